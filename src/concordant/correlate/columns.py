@@ -1,0 +1,164 @@
+"""A batch of events as columns: the form in which events enter the kernel.
+
+Every event is one row. Attributes of different topics share a column when name and kind agree, so
+a batch is wide only as far as the data are. Strings are codes into a dictionary, times and integers
+are int64, nulls are masks. A batch knows nothing of files, Arrow or Spark (see `files.table`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from concordant.model.event import Event
+from concordant.model.kind import Kind, Value
+from concordant.model.topic import Schemas, Topic
+
+Array = npt.NDArray[Any]
+
+_DTYPES: dict[Kind, npt.DTypeLike] = {
+    Kind.BOOL: np.bool_,
+    Kind.INT: np.int64,
+    Kind.FLOAT: np.float64,
+    Kind.STRING: np.int32,
+    Kind.TIME: np.int64,
+    Kind.NULL: np.bool_,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Values of one kind, a row each. `valid` is None where no row is null."""
+
+    kind: Kind
+    values: Array
+    valid: npt.NDArray[np.bool_] | None = None
+    dictionary: tuple[str, ...] = ()
+    """For strings: `values` are positions in it."""
+
+    def take(self, rows: Array) -> Column:
+        valid = None if self.valid is None else self.valid[rows]
+        return replace(self, values=self.values[rows], valid=valid)
+
+    def value(self, row: int) -> Value:
+        if self.kind is Kind.NULL or (self.valid is not None and not self.valid[row]):
+            return None
+        if self.kind is Kind.STRING:
+            return self.dictionary[self.values[row]]
+        item: Value = self.values[row].item()
+        return item
+
+    @staticmethod
+    def of(kind: Kind, values: Sequence[Value]) -> Column:
+        """A column of Python values."""
+        valid = np.fromiter((v is not None for v in values), np.bool_, len(values))
+        mask = None if bool(valid.all()) else valid
+        if kind is Kind.STRING:
+            codes: dict[Value, int] = {}
+            found = [-1 if v is None else codes.setdefault(v, len(codes)) for v in values]
+            dictionary = tuple(str(text) for text in codes)
+            return Column(kind, np.array(found, np.int32), mask, dictionary)
+        plain = [0 if v is None else v for v in values]
+        if kind is Kind.NULL:
+            return Column(kind, np.zeros(len(values), np.bool_), valid)
+        return Column(kind, np.array(plain, _DTYPES[kind]), mask)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Events as columns. Row order is the order in which they are matched."""
+
+    topics: Schemas
+    """The topics of the rows with their schemas; the n-th name has topic code n."""
+    topic: npt.NDArray[np.int32]
+    source: Column
+    seq: npt.NDArray[np.int64]
+    time: npt.NDArray[np.int64]
+    attributes: Mapping[tuple[str, Kind], Column]
+    ids: Column | None = None
+    """Given ids; None (or null in a row) is `source:seq`."""
+
+    def __len__(self) -> int:
+        return len(self.topic)
+
+    def take(self, rows: Array) -> Batch:
+        """The given rows in the given order."""
+        return replace(
+            self,
+            topic=self.topic[rows],
+            source=self.source.take(rows),
+            seq=self.seq[rows],
+            time=self.time[rows],
+            attributes={key: column.take(rows) for key, column in self.attributes.items()},
+            ids=None if self.ids is None else self.ids.take(rows),
+        )
+
+    def order(self) -> npt.NDArray[np.intp]:
+        """Rows sorted by (time, source, seq), the total order of a table."""
+        return np.lexsort((self.seq, self.source_rank(), self.time))
+
+    def source_rank(self) -> Array:
+        """Each row's source as a number that sorts as the sources' names do."""
+        names = self.source.dictionary
+        rank = np.empty(len(names), np.int32)
+        rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+        return rank[self.source.values]
+
+    def id(self, row: int) -> str:
+        given = None if self.ids is None else self.ids.value(row)
+        return str(given) if given else f"{self.source.value(row)}:{self.seq[row]}"
+
+    def event(self, row: int) -> Event:
+        """One row as an event, with the non-null attributes of its topic."""
+        topic = self.topic_names[self.topic[row]]
+        values: dict[str, Value] = {}
+        for name, kind in self.topics[topic].attributes.items():
+            value = self.attributes[name, kind].value(row)
+            if value is not None:
+                values[name] = value
+        return Event(
+            topic,
+            str(self.source.value(row)),
+            int(self.seq[row]),
+            int(self.time[row]),
+            values,
+            self.id(row),
+        )
+
+    def events(self) -> Iterator[Event]:
+        """All rows as events."""
+        return (self.event(row) for row in range(len(self)))
+
+    @property
+    def topic_names(self) -> tuple[str, ...]:
+        return tuple(self.topics)
+
+    @staticmethod
+    def of(events: Iterable[Event], topics: Iterable[Topic]) -> Batch:
+        """A batch of event objects whose topics are known."""
+        rows = list(events)
+        schemas = {topic.name: topic for topic in topics}
+        codes = {name: code for code, name in enumerate(schemas)}
+        wanted: dict[tuple[str, Kind], set[str]] = {}
+        for topic in schemas.values():
+            for name, kind in topic.attributes.items():
+                wanted.setdefault((name, kind), set()).add(topic.name)
+        return Batch(
+            schemas,
+            np.array([codes[event.topic] for event in rows], np.int32),
+            Column.of(Kind.STRING, [event.source for event in rows]),
+            np.array([event.seq for event in rows], np.int64),
+            np.array([event.time for event in rows], np.int64),
+            {
+                (name, kind): Column.of(
+                    kind,
+                    [e.attributes.get(name) if e.topic in holders else None for e in rows],
+                )
+                for (name, kind), holders in wanted.items()
+            },
+            Column.of(Kind.STRING, [event.id for event in rows]),
+        )

@@ -1,0 +1,1 @@
+"""What flows: events, topics, subscriptions, relations. Values only, no behaviour over time."""
