@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -48,9 +48,8 @@ class Column:
         if self.kind is Kind.NULL or (self.valid is not None and not self.valid[row]):
             return None
         if self.kind is Kind.STRING:
-            return self.dictionary[self.values[row]]
-        item: Value = self.values[row].item()
-        return item
+            return self.dictionary[int(self.values[row])]
+        return cast(Value, self.values[row].item())
 
     @staticmethod
     def of(kind: Kind, values: Sequence[Value]) -> Column:

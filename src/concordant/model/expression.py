@@ -120,15 +120,14 @@ def attributes_of(expression: Expression) -> Iterator[Attribute]:
 
 def slots_of(*expressions: Expression) -> tuple[Slot, ...]:
     """The slots that expressions read, sorted, each once."""
-    return tuple(
-        sorted({attribute.slot for e in expressions for attribute in attributes_of(e)})
-    )
+    return tuple(sorted({attribute.slot for e in expressions for attribute in attributes_of(e)}))
 
 
 # --- how names and strings are written, so that printed text can be read back ---------------------
 
 _KEYWORDS = frozenset(
-    "and or not then match consume partition by within cap emit order true false".split()
+    {"and", "or", "not", "then", "match", "consume", "partition", "by"}
+    | {"within", "cap", "emit", "order", "true", "false"}
 )
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
@@ -23,7 +24,7 @@ from concordant.model.expression import (
     evaluate,
     slots_of,
 )
-from concordant.model.kind import Kind, Value
+from concordant.model.kind import Kind
 
 FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
 """The operator after its sides were exchanged."""
@@ -31,7 +32,7 @@ FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
 NEGATED = {"<": ">=", ">": "<=", "<=": ">", ">=": "<", "=": "!=", "!=": "="}
 """The operator of the opposite question (false for nulls as well)."""
 
-_COMPARE: dict[str, Callable[[Value, Value], bool]] = {
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
     ">": operator.gt,
     "<=": operator.le,
