@@ -20,7 +20,7 @@ from concordant.model.topic import Schemas, Topic
 
 Array = npt.NDArray[Any]
 
-_DTYPES: dict[Kind, npt.DTypeLike] = {
+DTYPES: dict[Kind, npt.DTypeLike] = {
     Kind.BOOL: np.bool_,
     Kind.INT: np.int64,
     Kind.FLOAT: np.float64,
@@ -38,7 +38,7 @@ class Column:
     values: Array
     valid: npt.NDArray[np.bool_] | None = None
     dictionary: tuple[str, ...] = ()
-    """For strings: `values` are positions in it."""
+    """For strings: `values` are positions in it, and -1 for null."""
 
     def take(self, rows: Array) -> Column:
         valid = None if self.valid is None else self.valid[rows]
@@ -64,7 +64,7 @@ class Column:
         plain = [0 if v is None else v for v in values]
         if kind is Kind.NULL:
             return Column(kind, np.zeros(len(values), np.bool_), valid)
-        return Column(kind, np.array(plain, _DTYPES[kind]), mask)
+        return Column(kind, np.array(plain, DTYPES[kind]), mask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,5 +159,10 @@ class Batch:
                 )
                 for (name, kind), holders in wanted.items()
             },
-            Column.of(Kind.STRING, [event.id for event in rows]),
+            _given_ids(rows),
         )
+
+
+def _given_ids(events: Sequence[Event]) -> Column | None:
+    ids = [None if event.id == f"{event.source}:{event.seq}" else event.id for event in events]
+    return Column.of(Kind.STRING, ids) if any(ids) else None

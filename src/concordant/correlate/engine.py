@@ -107,7 +107,8 @@ class Engine:
     def _take(self, base: Event) -> Iterator[Relation]:
         """Give an event, and what is derived from it, to all subscriptions that read its topic."""
         at = base.order_key
-        # Derived events wait by depth of their topic, so that none overtakes what it depends on.
+        # Derived events wait by depth of their topic, so that none overtakes what it depends on,
+        # and within a depth in the order in which their relations were delivered.
         waiting: dict[int, deque[Event]] = {0: deque([base])}
         while waiting:
             depth = min(waiting)
@@ -115,7 +116,6 @@ class Engine:
             if not waiting[depth]:
                 del waiting[depth]
             self._state.serial += 1
-            made: list[tuple[int, str, str, Event]] = []
             for index in self.plan.readers.get(event.topic, ()):
                 plan = self.plan.subscriptions[index]
                 for relation in self._give(plan, self._state.subscriptions[index], event, at):
@@ -124,10 +124,9 @@ class Engine:
                     if emit is not None:
                         slots = plan.by_number[relation.conjunction].whole.slots
                         derived = derived_event(emit, slots, relation, event.time)
-                        depth = self.plan.topic_depth[emit.topic]
-                        made.append((depth, emit.topic, plan.name, derived))
-            for deep, _, _, derived in sorted(made, key=lambda item: item[:3]):
-                waiting.setdefault(deep, deque()).append(derived)
+                        waiting.setdefault(self.plan.topic_depth[emit.topic], deque()).append(
+                            derived
+                        )
 
     def _give(
         self, plan: SubscriptionPlan, state: SubscriptionState, event: Event, at: OrderKey

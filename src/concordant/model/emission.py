@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from concordant.errors import UsageError
 from concordant.model.event import Event
 from concordant.model.expression import Slot, evaluate
@@ -66,5 +64,5 @@ def derived_event(emit: Emit, slots: Sequence[Slot], relation: Relation, time: i
         value = evaluate(field.value, lambda slot, name: event_of[slot].read(name))
         if value is not None and value == value:  # NaN is no value either
             attributes[field.name] = value
-    key = "/" + msgspec.json.encode(relation.key).decode() if relation.key else ""
-    return Event(emit.topic, relation.subscription + key, relation.position, time, attributes)
+    source = relation.subscription + (f"/{relation.key_text}" if relation.key else "")
+    return Event(emit.topic, source, relation.position, time, attributes)

@@ -14,8 +14,9 @@ from concordant.errors import UsageError
 Value = bool | int | float | str | None
 """A value of an attribute; `None` is null. Times are integers."""
 
-INT_MIN = -(2**63)
+INT_MIN = -(2**63) + 1
 INT_MAX = 2**63 - 1
+"""Integers have 64 bits and a symmetric range: the pattern of -2**63 means null in columns."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

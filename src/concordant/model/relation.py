@@ -11,6 +11,8 @@ import msgspec
 from concordant.model.event import Event, OrderKey
 from concordant.model.kind import Value
 
+_INFINITY = float("inf")
+
 
 class Relation(msgspec.Struct, frozen=True):
     """Events that together answered a subscription, in slot order."""
@@ -33,7 +35,13 @@ class Relation(msgspec.Struct, frozen=True):
         return tuple(event.id for event in self.events)
 
     @property
+    def key_text(self) -> str:
+        """The partition value as a JSON list, or nothing if there is none."""
+        # JSON has no infinity, and null is a partition of its own.
+        shown = [str(v) if v in (_INFINITY, -_INFINITY) else v for v in self.key]
+        return msgspec.json.encode(shown).decode() if shown else ""
+
+    @property
     def id(self) -> str:
         """The intrinsic identity as text."""
-        key = msgspec.json.encode(self.key).decode() if self.key else ""
-        return f"{self.subscription}/{self.conjunction}{key}/{self.ordinal}"
+        return f"{self.subscription}/{self.conjunction}{self.key_text}/{self.ordinal}"

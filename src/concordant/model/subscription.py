@@ -12,6 +12,7 @@ import msgspec
 
 from concordant.errors import UsageError
 from concordant.model.expression import Expression, Slot, dotted, quoted, slots_of
+from concordant.model.kind import RESERVED
 from concordant.model.predicate import Predicate
 
 CONJUNCTION_COUNT_MAX = 256
@@ -99,6 +100,15 @@ class Emit(msgspec.Struct, frozen=True):
     topic: str
     fields: tuple[Field, ...] = ()
 
+    def __post_init__(self) -> None:
+        names = [field.name for field in self.fields]
+        for name in names:
+            if names.count(name) > 1 or name in RESERVED:
+                raise UsageError(
+                    f"'emit {self.topic}' gives {name!r} twice, or it is reserved",
+                    hint=f"name each field once, and not {', '.join(RESERVED)}",
+                )
+
     @property
     def slots(self) -> tuple[Slot, ...]:
         return slots_of(*(field.value for field in self.fields))
@@ -152,7 +162,7 @@ class Subscription(msgspec.Struct, frozen=True):
         if self.partition_by:
             found.append("partition by " + ", ".join(dotted(name) for name in self.partition_by))
         if self.within_us is not None:
-            found.append(f"within {self.within_us} us")
+            found.append(f"within {duration_text(self.within_us)}")
         if self.queue_count_max is not None:
             found.append(f"cap {self.queue_count_max}")
         if self.queued_count_max != QUEUED_COUNT_MAX:
@@ -167,6 +177,21 @@ class Subscription(msgspec.Struct, frozen=True):
         formula = " or ".join(str(conjunction) for conjunction in self.conjunctions)
         lines = [formula, *self.clauses]
         return f"{quoted(self.name)}:\n" + "".join(f"  {line}\n" for line in lines)
+
+
+_UNITS = {"d": 86_400_000_000, "h": 3_600_000_000, "min": 60_000_000, "s": 1_000_000, "ms": 1_000}
+
+
+def duration_text(duration_us: int) -> str:
+    """A duration in its largest whole unit.
+
+    >>> duration_text(300_000_000)
+    '5 min'
+    """
+    for unit, size in _UNITS.items():
+        if duration_us and duration_us % size == 0:
+            return f"{duration_us // size} {unit}"
+    return f"{duration_us} us"
 
 
 def _validate(subscription: Subscription) -> None:

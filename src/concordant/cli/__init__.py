@@ -1,0 +1,1 @@
+"""The commands, one file each. Thin: they read arguments, call one function, print the result."""

@@ -1,0 +1,1 @@
+"""Workloads from a seed, sweeps over them, metrics and figures."""

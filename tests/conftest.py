@@ -1,0 +1,20 @@
+"""What all tests share: how Hypothesis searches, and which Python Spark's workers run.
+
+`check` (the default) draws the same examples in every run, so that a red build is red for everyone;
+`campaign` draws new ones and many more: `pytest --hypothesis-profile=campaign`. Neither has a
+deadline per example, because the first call of a compiled function takes as long as its compiler.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from hypothesis import settings
+
+settings.register_profile("check", derandomize=True, deadline=None)
+settings.register_profile("campaign", max_examples=5_000, deadline=None, print_blob=True)
+settings.load_profile("check")
+
+# Without it Spark starts the first `python3` of the PATH, which has none of our packages.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -1,0 +1,1 @@
+"""Slow, literal implementations that fast ones are compared with."""
