@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from concordant.model.event import Event
+from concordant.model.event import Event, OrderKey
 from concordant.model.kind import Kind, Value
 from concordant.model.topic import Schemas, Topic
 
@@ -111,6 +111,10 @@ class Batch:
         given = None if self.ids is None else self.ids.value(row)
         return str(given) if given else f"{self.source.value(row)}:{self.seq[row]}"
 
+    def event_key(self, row: int) -> OrderKey:
+        """The order key of one row."""
+        return OrderKey(int(self.time[row]), str(self.source.value(row)), int(self.seq[row]))
+
     def event(self, row: int) -> Event:
         """One row as an event, with the non-null attributes of its topic."""
         topic = self.topic_names[self.topic[row]]
@@ -135,6 +139,36 @@ class Batch:
     @property
     def topic_names(self) -> tuple[str, ...]:
         return tuple(self.topics)
+
+    @staticmethod
+    def concat(batches: Sequence[Batch]) -> Batch:
+        """All rows of batches that agree on their topics' schemas, one batch after the other."""
+        if len(batches) == 1:
+            return batches[0]
+        topics: dict[str, Topic] = {}
+        for batch in batches:
+            topics.update(batch.topics)
+        codes = {name: code for code, name in enumerate(topics)}
+        keys = dict.fromkeys(key for batch in batches for key in batch.attributes)
+        return Batch(
+            topics,
+            np.concatenate(
+                [
+                    np.array([codes[name] for name in batch.topics] or [0], np.int32)[batch.topic]
+                    for batch in batches
+                ]
+            ),
+            _stacked(Kind.STRING, [batch.source for batch in batches], batches),
+            np.concatenate([batch.seq for batch in batches]),
+            np.concatenate([batch.time for batch in batches]),
+            {
+                key: _stacked(key[1], [batch.attributes.get(key) for batch in batches], batches)
+                for key in keys
+            },
+            _stacked(Kind.STRING, [batch.ids for batch in batches], batches)
+            if any(batch.ids is not None for batch in batches)
+            else None,
+        )
 
     @staticmethod
     def of(events: Iterable[Event], topics: Iterable[Topic]) -> Batch:
@@ -166,3 +200,24 @@ class Batch:
 def _given_ids(events: Sequence[Event]) -> Column | None:
     ids = [None if event.id == f"{event.source}:{event.seq}" else event.id for event in events]
     return Column.of(Kind.STRING, ids) if any(ids) else None
+
+
+def _stacked(kind: Kind, columns: Sequence[Column | None], batches: Sequence[Batch]) -> Column:
+    """One column under the other; a batch without the column has nulls."""
+    codes: dict[str, int] = {}
+    values: list[Array] = []
+    masks: list[Array] = []
+    for column, batch in zip(columns, batches, strict=True):
+        if column is None:
+            values.append(np.full(len(batch), -1 if kind is Kind.STRING else 0, DTYPES[kind]))
+            masks.append(np.zeros(len(batch), np.bool_))
+            continue
+        if kind is Kind.STRING:
+            mapping = [codes.setdefault(text, len(codes)) for text in column.dictionary]
+            values.append(np.array([*mapping, -1], np.int32)[column.values])
+        else:
+            values.append(column.values)
+        every = np.ones(len(batch), np.bool_)
+        masks.append(every if column.valid is None else column.valid)
+    mask = np.concatenate(masks)
+    return Column(kind, np.concatenate(values), None if bool(mask.all()) else mask, tuple(codes))

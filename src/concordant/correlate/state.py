@@ -33,6 +33,10 @@ class Counters(msgspec.Struct):
     expired: int = 0
     capped: int = 0
     """Events that a cap removed: relations may be missing because of them."""
+    searched: int = 0
+    """Queued events looked at by searches."""
+    over_budget: int = 0
+    """Searches that looked at more than the budget."""
 
 
 class PartState(msgspec.Struct):
@@ -95,13 +99,23 @@ def partition_value(event: Event, names: Sequence[str]) -> Key:
 
 def pack(plan: Plan, state: EngineState) -> bytes:
     """State to bytes."""
-    prints = [(one.name, one.fingerprint) for one in plan.subscriptions]
-    body = msgspec.msgpack.encode((prints, _paired(state)))
-    return MAGIC + bytes([VERSION]) + _digest(body) + body
+    return seal(plan, msgspec.msgpack.encode(_paired(state)))
 
 
 def unpack(plan: Plan, data: bytes) -> EngineState:
     """Bytes to state, refusing what was not saved under this plan."""
+    return _unpaired(msgspec.msgpack.decode(unseal(plan, data), type=_SavedEngine))
+
+
+def seal(plan: Plan, body: bytes) -> bytes:
+    """Bytes of a state with version, checksum and fingerprints before them."""
+    prints = [(one.name, one.fingerprint) for one in plan.subscriptions]
+    sealed = msgspec.msgpack.encode((prints, body))
+    return MAGIC + bytes([VERSION]) + _digest(sealed) + sealed
+
+
+def unseal(plan: Plan, data: bytes) -> bytes:
+    """The bytes that were sealed, refusing what was not saved under this plan."""
     head = len(MAGIC) + 1 + _DIGEST_SIZE
     if not data.startswith(MAGIC) or len(data) < head:
         raise UsageError("these bytes are not a saved state", hint="start from an empty state")
@@ -114,7 +128,7 @@ def unpack(plan: Plan, data: bytes) -> EngineState:
     body = data[head:]
     if _digest(body) != data[len(MAGIC) + 1 : head]:
         raise UsageError("the saved state is damaged", hint="use an earlier state, or replay")
-    prints, state = msgspec.msgpack.decode(body, type=tuple[list[tuple[str, str]], _SavedEngine])
+    prints, state = msgspec.msgpack.decode(body, type=tuple[list[tuple[str, str]], bytes])
     wanted = [(one.name, one.fingerprint) for one in plan.subscriptions]
     if prints != wanted:
         saved = ", ".join(name for name, _ in prints)
@@ -122,7 +136,7 @@ def unpack(plan: Plan, data: bytes) -> EngineState:
             f"the state was saved by other subscriptions or schemas ({saved})",
             hint="use the subscriptions it was saved under, or start from an empty state",
         )
-    return _unpaired(state)
+    return state
 
 
 def _digest(body: bytes) -> bytes:

@@ -1,0 +1,217 @@
+"""Memory inside one array: buffers by size class, queues in them, partitions found by hash.
+
+Addresses are positions in the arena, so it can grow, be saved and be loaded as it is. An allocation
+that does not fit answers -1 and changes nothing; the driver grows the arena and goes on.
+"""
+
+from __future__ import annotations
+
+from concordant.correlate.compiled.jit import compiled, inlined
+from concordant.correlate.compiled.layout import (
+    ARENA_BUMP,
+    ARENA_FREE,
+    BLOCK_KEYS,
+    BLOCK_NEXT,
+    Q_CAPACITY,
+    Q_DATA,
+    Q_DEAD,
+    Q_HEAD,
+    Q_TAIL,
+    ROOT_BLOCKS,
+    ROOT_FIRST,
+    ROOT_TABLE,
+    ROOT_TABLE_BITS,
+    SUB_BLOCK_SIZE,
+    SUB_KEY_COUNT,
+    SUB_KEYS,
+    SUB_ROOT,
+)
+
+_MULTIPLIER = 0x2545F4914F6CDD1D
+_TABLE_BITS_MIN = 4
+_QUEUE_CAPACITY_MIN = 4
+
+
+@compiled
+def allocate(arena, bits):
+    """A buffer of 2**bits words, or -1 if the arena is full."""
+    head = arena[ARENA_FREE + bits]
+    if head != 0:
+        arena[ARENA_FREE + bits] = arena[head]
+        return head
+    size = 1 << bits
+    start = arena[ARENA_BUMP]
+    if start + size > len(arena):
+        return -1
+    arena[ARENA_BUMP] = start + size
+    return start
+
+
+@inlined
+def release(arena, address, bits):
+    """Give a buffer back."""
+    arena[address] = arena[ARENA_FREE + bits]
+    arena[ARENA_FREE + bits] = address
+
+
+@inlined
+def bits_for(size):
+    """The size class that holds `size` words."""
+    bits = 0
+    while (1 << bits) < size:
+        bits += 1
+    return bits
+
+
+@inlined
+def mix(value, seed):
+    """One step of hashing a key."""
+    value = (value ^ (seed * _MULTIPLIER)) * -7046029254386353131
+    return value ^ ((value >> 32) & 0xFFFFFFFF)
+
+
+@compiled
+def make_room(arena, header, words):
+    """Make sure that `words` more can be appended to a queue; False if the arena is full.
+
+    Removed entries are squeezed out when they are at least half; otherwise the buffer doubles.
+    """
+    capacity = arena[header + Q_CAPACITY]
+    tail = arena[header + Q_TAIL]
+    if tail + words <= capacity:
+        return True
+    data = arena[header + Q_DATA]
+    head = arena[header + Q_HEAD]
+    live = tail - head - arena[header + Q_DEAD]
+    target = data
+    if 2 * (live + words) > capacity:
+        bits = bits_for(max(2 * capacity, live + words, _QUEUE_CAPACITY_MIN))
+        target = allocate(arena, bits)
+        if target < 0:
+            return False
+        arena[header + Q_CAPACITY] = 1 << bits
+    count = 0
+    for i in range(head, tail):
+        entry = arena[data + i]
+        if entry >= 0:
+            arena[target + count] = entry
+            count += 1
+    if target != data and capacity > 0:
+        release(arena, data, bits_for(capacity))
+    arena[header + Q_DATA] = target
+    arena[header + Q_HEAD] = 0
+    arena[header + Q_TAIL] = count
+    arena[header + Q_DEAD] = 0
+    return True
+
+
+@inlined
+def append(arena, header, word):
+    """Append to a queue that has room."""
+    tail = arena[header + Q_TAIL]
+    arena[arena[header + Q_DATA] + tail] = word
+    arena[header + Q_TAIL] = tail + 1
+
+
+@inlined
+def trim(arena, header):
+    """Move the head past removed entries, and the tail back before them."""
+    data = arena[header + Q_DATA]
+    head = arena[header + Q_HEAD]
+    tail = arena[header + Q_TAIL]
+    dead = arena[header + Q_DEAD]
+    while dead > 0 and head < tail and arena[data + head] < 0:
+        head += 1
+        dead -= 1
+    while dead > 0 and head < tail and arena[data + tail - 1] < 0:
+        tail -= 1
+        dead -= 1
+    if head == tail:
+        head = 0
+        tail = 0
+    arena[header + Q_HEAD] = head
+    arena[header + Q_TAIL] = tail
+    arena[header + Q_DEAD] = dead
+
+
+@compiled
+def find_block(plan, subscription, arena, columns, row):
+    """The block of a row's partition, made if it is new; -1 if the arena is full."""
+    root = plan[subscription + SUB_ROOT]
+    key_count = plan[subscription + SUB_KEY_COUNT]
+    if key_count == 0 and arena[root + ROOT_FIRST] != 0:
+        return arena[root + ROOT_FIRST]
+    table = arena[root + ROOT_TABLE]
+    bits = arena[root + ROOT_TABLE_BITS]
+    if table == 0 or 2 * arena[root + ROOT_BLOCKS] >= (1 << bits):
+        if not _grow_table(plan, subscription, arena):
+            return -1
+        table = arena[root + ROOT_TABLE]
+        bits = arena[root + ROOT_TABLE_BITS]
+    keys = plan[subscription + SUB_KEYS]
+    mask = (1 << bits) - 1
+    place = 0
+    for k in range(key_count):
+        place = mix(columns[plan[keys + k], row], place + 1)
+    place &= mask
+    while True:
+        block = arena[table + place]
+        if block == 0:
+            break
+        same = True
+        for k in range(key_count):
+            if arena[block + BLOCK_KEYS + k] != columns[plan[keys + k], row]:
+                same = False
+                break
+        if same:
+            return block
+        place = (place + 1) & mask
+    size_bits = bits_for(plan[subscription + SUB_BLOCK_SIZE])
+    block = allocate(arena, size_bits)
+    if block < 0:
+        return -1
+    for i in range(1 << size_bits):
+        arena[block + i] = 0
+    for k in range(key_count):
+        arena[block + BLOCK_KEYS + k] = columns[plan[keys + k], row]
+    arena[block + BLOCK_NEXT] = arena[root + ROOT_FIRST]
+    arena[root + ROOT_FIRST] = block
+    arena[root + ROOT_BLOCKS] += 1
+    arena[table + place] = block
+    return block
+
+
+@compiled
+def hash_of(arena, block, key_count):
+    """The hash of a block's partition values, as `find_block` calculates it from a row."""
+    value = 0
+    for k in range(key_count):
+        value = mix(arena[block + BLOCK_KEYS + k], value + 1)
+    return value
+
+
+@compiled
+def _grow_table(plan, subscription, arena):
+    root = plan[subscription + SUB_ROOT]
+    key_count = plan[subscription + SUB_KEY_COUNT]
+    old = arena[root + ROOT_TABLE]
+    old_bits = arena[root + ROOT_TABLE_BITS]
+    bits = max(_TABLE_BITS_MIN, old_bits + 2)
+    table = allocate(arena, bits)
+    if table < 0:
+        return False
+    mask = (1 << bits) - 1
+    for i in range(1 << bits):
+        arena[table + i] = 0
+    block = arena[root + ROOT_FIRST]
+    while block != 0:
+        place = hash_of(arena, block, key_count) & mask
+        while arena[table + place] != 0:
+            place = (place + 1) & mask
+        arena[table + place] = block
+        block = arena[block + BLOCK_NEXT]
+    if old != 0:
+        release(arena, old, old_bits)
+    arena[root + ROOT_TABLE] = table
+    arena[root + ROOT_TABLE_BITS] = bits
+    return True

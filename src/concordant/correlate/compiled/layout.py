@@ -1,0 +1,275 @@
+"""Where things lie in the plan and in the arena: the names of the numbers.
+
+Offsets only. A record begins at its address; a field is read as `plan[address + FIELD]`.
+"""
+
+from __future__ import annotations
+
+NULL = -(2**63)
+"""The encoded null; integers have a symmetric range, so no value looks like it."""
+
+LONG_AGO = -(2**62)
+"""A time before all others."""
+
+# --- columns every row has ----------------------------------------------------------------------
+COL_POSITION = 0
+COL_TIME = 1
+COL_TOPIC = 2
+COL_FREE = 3
+"""The first column that a plan may use."""
+
+# --- arena root ---------------------------------------------------------------------------------
+ARENA_BUMP = 0
+"""The next free word."""
+ARENA_FREE = 1
+"""Heads of the lists of freed buffers, by size class (power of two)."""
+ARENA_CLASSES = 48
+ARENA_ROOT = 64
+"""Subscriptions' root records follow."""
+
+ROOT_TABLE = 0
+ROOT_TABLE_BITS = 1
+ROOT_BLOCKS = 2
+ROOT_FIRST = 3
+"""The newest block; blocks form a chain."""
+ROOT_QUEUED = 4
+ROOT_EVENTS = 5
+ROOT_ADMITTED = 6
+ROOT_RELATIONS = 7
+ROOT_EXPIRED = 8
+ROOT_CAPPED = 9
+ROOT_LINE = 10
+"""Queue of (block, queue, row) in order of arrival, kept for the cap on all queued events."""
+ROOT_EXPIRED_BEFORE = 15
+"""Queued events older than this are no longer counted in ROOT_QUEUED."""
+ROOT_STEPS = 16
+"""Candidates looked at by searches."""
+ROOT_OVER_BUDGET = 17
+"""Searches that looked at more candidates than the budget."""
+ROOT_WORST = 18
+"""The most candidates one search looked at."""
+ROOT_LINED = 19
+"""The line is kept; it starts empty with an explicit cap, else when the cap is reached."""
+ROOT_SIZE = 24
+
+# --- a queue header in a block (also finished part-relations and the line) ----------------------
+Q_DATA = 0
+Q_CAPACITY = 1
+Q_HEAD = 2
+Q_TAIL = 3
+Q_DEAD = 4
+"""Entries between head and tail that were removed; their rows are stored inverted."""
+Q_SIZE = 5
+
+# --- a block: one partition of one subscription -------------------------------------------------
+BLOCK_NEXT = 0
+BLOCK_POSITION = 1
+BLOCK_KEYS = 2
+"""Partition values, then per conjunction its ordinal and parts."""
+
+# --- plan header --------------------------------------------------------------------------------
+PLAN_TOPICS = 0
+"""Address of one router address per topic code."""
+PLAN_SUBSCRIPTIONS = 1
+"""Address of one record address per subscription."""
+PLAN_SUBSCRIPTION_COUNT = 2
+PLAN_DERIVED = 3
+"""Address of (column, program) pairs to compute per row."""
+PLAN_DERIVED_COUNT = 4
+PLAN_NUMBERED = 5
+"""Address of (table root, column, key count, keys, topic count) records of stream numbering."""
+PLAN_NUMBERED_COUNT = 6
+PLAN_TIME_ORDERED = 7
+PLAN_BUDGET = 8
+PLAN_CONJUNCTION_COUNT = 9
+PLAN_HEADER = 16
+
+# --- a topic's router ---------------------------------------------------------------------------
+ROUTER_ALWAYS = 0
+ROUTER_ALWAYS_COUNT = 1
+ROUTER_EQUALS = 2
+"""Address of (column, table address, table bits) triples."""
+ROUTER_EQUALS_COUNT = 3
+ROUTER_RANGES = 4
+"""Address of (column, upward, thresholds address, count) records."""
+ROUTER_RANGES_COUNT = 5
+ROUTER_SIZE = 6
+
+# --- a subscription -----------------------------------------------------------------------------
+SUB_INDEX = 0
+SUB_ROOT = 1
+SUB_KEYS = 2
+SUB_KEY_COUNT = 3
+SUB_BLOCK_SIZE = 5
+SUB_CONJUNCTIONS = 6
+SUB_CONJUNCTION_COUNT = 7
+SUB_RECENT = 8
+SUB_CONTIGUOUS = 9
+"""The column with stream numbers, or -1."""
+SUB_CONSUME = 10
+SUB_WITHIN = 11
+SUB_QUEUE_MAX = 12
+SUB_QUEUED_MAX = 13
+SUB_SIZE = 14
+
+# --- a conjunction ------------------------------------------------------------------------------
+CON_SUB = 0
+CON_ORDER = 1
+"""Its place in canonical order."""
+CON_ORDINAL = 2
+"""Offset of its ordinal in the block."""
+CON_PARTS = 3
+CON_PART_COUNT = 4
+CON_PART_OF_TOPIC = 5
+"""Address of (topic code, part address) pairs."""
+CON_TOPIC_COUNT = 6
+CON_SLOTS = 7
+CON_SIZE = 8
+
+# --- a part -------------------------------------------------------------------------------------
+PART_SLOTS = 0
+"""Address of slot records."""
+PART_SLOT_COUNT = 1
+PART_TOPICS = 2
+"""Address of topic records."""
+PART_TOPIC_COUNT = 3
+PART_VISIT = 4
+"""Address of the slots in visiting order."""
+PART_LEFTOVER = 5
+"""Offset in the block of the flag that another match may lie in the queues."""
+PART_FINISHED = 6
+"""Offset in the block of the queue of finished part-relations, or -1."""
+PART_OUT = 7
+"""Address of the places of its slots in the whole relation."""
+PART_BEFORE = 8
+"""Address of order constraints: (slot, column, later slot, column, strict)."""
+PART_BEFORE_COUNT = 9
+PART_SIZE = 10
+
+TOPIC_CODE = 0
+TOPIC_QUEUE = 1
+"""Offset of its queue header in the block."""
+TOPIC_FIRST = 2
+TOPIC_WIDTH = 3
+TOPIC_INDEXES = 4
+"""Address of index records, see INDEX_."""
+TOPIC_INDEX_COUNT = 5
+TOPIC_SIZE = 6
+
+SLOT_TOPIC = 0
+"""Index of its topic record in the part."""
+SLOT_UNARY = 1
+SLOT_UNARY_COUNT = 2
+SLOT_BINARY = 3
+SLOT_BINARY_COUNT = 4
+SLOT_SIZE = 5
+
+UNARY_COLUMN = 0
+UNARY_OP = 1
+UNARY_VALUE = 2
+UNARY_HOW = 3
+UNARY_SIZE = 4
+
+BINARY_OTHER = 0
+BINARY_MINE = 1
+BINARY_THEIRS = 2
+BINARY_OP = 3
+"""Mine op theirs."""
+BINARY_HOW = 4
+BINARY_PROGRAM = 5
+"""Address of a program for what has no single column on each side, or -1."""
+BINARY_SWAPPED = 6
+"""The program's first slot is the other one."""
+BINARY_INDEX = 7
+"""Which index of my topic serves it, or -1."""
+BINARY_MONOTONE = 8
+"""Both columns grow along their queues, so that a binary search answers it."""
+BINARY_SIZE = 9
+
+# --- an index of a queue, see `compiled.index` --------------------------------------------------
+INDEX_KIND = 0
+INDEX_COLUMN = 1
+INDEX_HEADER = 2
+"""Offset of its header in the block."""
+INDEX_SIZE = 3
+INDEX_MIN = 0
+INDEX_MAX = 1
+INDEX_EQUAL = 2
+
+# --- operators and ways of comparing ------------------------------------------------------------
+OP_LT = 0
+OP_GT = 1
+OP_LE = 2
+OP_GE = 3
+OP_EQ = 4
+OP_NE = 5
+
+HOW_SAME = 0
+"""Both sides have the same encoding."""
+HOW_INT_FLOAT = 1
+HOW_FLOAT_INT = 2
+HOW_STRING = 3
+"""Codes of strings, compared by rank."""
+
+CONSUME_PREFIX = 0
+CONSUME_MATCHED = 1
+CONSUME_SUFFIX = 2
+CONSUME_SLIDE = 3
+
+# --- programs: postfix code, pairs of (code, argument) ------------------------------------------
+CODE_LOAD_A = 0
+CODE_LOAD_B = 1
+CODE_CONST = 2
+CODE_TO_FLOAT_A = 3
+"""Turns the value below the top into a float (the left operand)."""
+CODE_TO_FLOAT = 4
+"""Turns the top into a float."""
+CODE_ADD_INT = 5
+CODE_SUB_INT = 6
+CODE_MUL_INT = 7
+CODE_ADD_FLOAT = 8
+CODE_SUB_FLOAT = 9
+CODE_MUL_FLOAT = 10
+CODE_DIV_FLOAT = 11
+CODE_COMPARE = 12
+"""Argument: op * 16 + how. Leaves 1 or 0."""
+
+# --- output records -----------------------------------------------------------------------------
+OUT_ROW = 0
+OUT_SUB = 1
+OUT_CONJUNCTION = 2
+OUT_ORDINAL = 3
+OUT_POSITION = 4
+OUT_SLOTS = 5
+"""The rows of the events, in slot order, follow."""
+
+# --- how a run ends -----------------------------------------------------------------------------
+DONE = 0
+ARENA_FULL = 1
+OUT_FULL = 2
+LINE_NEEDED = 3
+"""The cap on all queued events was reached, and nobody kept the order of arrival yet."""
+
+CONTROL_ROW = 0
+CONTROL_CANDIDATE = 1
+CONTROL_OUT = 2
+CONTROL_PENDING = 3
+"""A subscription whose cap on all queued events is still to be applied, or 0."""
+CONTROL_SIZE = 8
+
+# --- scratch ------------------------------------------------------------------------------------
+SLOTS_MAX = 64
+AT_INDEX = 0
+"""Per slot: the place in its queue of the event bound to it."""
+AT_ROW = SLOTS_MAX
+"""Per slot: the row bound to it, or -1."""
+AT_LOW = 2 * SLOTS_MAX
+AT_HIGH = 3 * SLOTS_MAX
+AT_VISIT = 4 * SLOTS_MAX
+AT_CURSOR = 5 * SLOTS_MAX
+AT_FROM = 6 * SLOTS_MAX
+AT_TO = 7 * SLOTS_MAX
+AT_WHOLE = 8 * SLOTS_MAX
+AT_STEPS = 9 * SLOTS_MAX
+AT_STACK = 10 * SLOTS_MAX
+SCRATCH_SIZE = 16 * SLOTS_MAX

@@ -1,0 +1,345 @@
+"""The loop over rows: derive columns, number streams, route events to conjunctions, compact state.
+
+One call takes one live event or a million rows alike. A call that runs out of room says what it
+needs and where it stopped, and goes on from there when called again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from concordant.correlate.compiled.arena import find_block, make_room, mix
+from concordant.correlate.compiled.jit import compiled
+from concordant.correlate.compiled.layout import (
+    AT_STACK,
+    BLOCK_KEYS,
+    BLOCK_NEXT,
+    COL_TOPIC,
+    CON_PART_COUNT,
+    CON_PARTS,
+    CON_SUB,
+    CONTROL_CANDIDATE,
+    CONTROL_PENDING,
+    CONTROL_ROW,
+    DONE,
+    NULL,
+    OUT_CONJUNCTION,
+    OUT_SLOTS,
+    OUT_SUB,
+    PART_FINISHED,
+    PART_SIZE,
+    PART_TOPIC_COUNT,
+    PART_TOPICS,
+    PLAN_DERIVED,
+    PLAN_DERIVED_COUNT,
+    PLAN_NUMBERED,
+    PLAN_NUMBERED_COUNT,
+    PLAN_SUBSCRIPTION_COUNT,
+    PLAN_SUBSCRIPTIONS,
+    PLAN_TOPICS,
+    Q_DATA,
+    Q_DEAD,
+    Q_HEAD,
+    Q_TAIL,
+    ROOT_FIRST,
+    ROOT_LINE,
+    ROOT_QUEUED,
+    ROUTER_ALWAYS,
+    ROUTER_ALWAYS_COUNT,
+    ROUTER_EQUALS,
+    ROUTER_EQUALS_COUNT,
+    ROUTER_RANGES,
+    ROUTER_RANGES_COUNT,
+    SUB_CONJUNCTION_COUNT,
+    SUB_CONJUNCTIONS,
+    SUB_KEY_COUNT,
+    SUB_ROOT,
+    TOPIC_QUEUE,
+    TOPIC_SIZE,
+)
+from concordant.correlate.compiled.steps import bound_all, give
+from concordant.correlate.compiled.values import run_program
+
+__all__ = [
+    "derive",
+    "make_room",
+    "mark",
+    "number",
+    "queued",
+    "record_starts",
+    "renumber",
+    "run",
+]
+
+
+@compiled
+def derive(plan, columns, rank, scratch, start, stop):
+    """Compute the columns that hold expressions of one event."""
+    address = plan[PLAN_DERIVED]
+    for _ in range(plan[PLAN_DERIVED_COUNT]):
+        column = plan[address]
+        program = plan[address + 1]
+        address += 2
+        for row in range(start, stop):
+            columns[column, row] = run_program(
+                plan, program, columns, rank, row, row, scratch[AT_STACK:]
+            )
+
+
+@compiled
+def number(plan, arena, columns, start, stop):
+    """Give each row its place in its topic's stream, per partition value.
+
+    The records look like subscriptions to `find_block`; a block holds one counter per topic code.
+    Returns the row at which the arena was full, or `stop`.
+    """
+    for row in range(start, stop):
+        if columns[COL_TOPIC, row] < 0:
+            continue
+        address = plan[PLAN_NUMBERED]
+        for _ in range(plan[PLAN_NUMBERED_COUNT]):
+            record = plan[address]
+            column = plan[address + 1]
+            address += 2
+            block = find_block(plan, record, arena, columns, row)
+            if block < 0:
+                return row
+            at = block + BLOCK_KEYS + plan[record + SUB_KEY_COUNT] + columns[COL_TOPIC, row]
+            if columns[column, row] == NULL:  # not yet numbered by an interrupted call
+                arena[at] += 1
+                columns[column, row] = arena[at]
+    return stop
+
+
+@compiled
+def run(plan, arena, columns, rank, scratch, out, control, candidates, stop):
+    """Give rows up to `stop` to the conjunctions; DONE, or what is missing."""
+    pending = control[CONTROL_PENDING]
+    if pending != 0:
+        result = bound_all(plan, pending, arena, columns, control[CONTROL_ROW])
+        if result != DONE:
+            return result
+        control[CONTROL_PENDING] = 0
+    for row in range(control[CONTROL_ROW], stop):
+        code = columns[COL_TOPIC, row]
+        router = plan[plan[PLAN_TOPICS] + code] if code >= 0 else 0
+        if router != 0:
+            if plan[router + ROUTER_EQUALS_COUNT] + plan[router + ROUTER_RANGES_COUNT] == 0:
+                source = plan
+                base = plan[router + ROUTER_ALWAYS]
+                count = plan[router + ROUTER_ALWAYS_COUNT]
+            else:
+                source = candidates
+                base = 0
+                count = _route(plan, router, columns, candidates, row)
+            for i in range(control[CONTROL_CANDIDATE], count):
+                conjunction = source[base + i]
+                result = give(plan, conjunction, arena, columns, rank, scratch, out, control, row)
+                if result != DONE:
+                    control[CONTROL_ROW] = row
+                    control[CONTROL_CANDIDATE] = i
+                    return result
+                subscription = plan[conjunction + CON_SUB]
+                if i + 1 == count or plan[source[base + i + 1] + CON_SUB] != subscription:
+                    result = bound_all(plan, subscription, arena, columns, row)
+                    if result != DONE:
+                        control[CONTROL_ROW] = row
+                        control[CONTROL_CANDIDATE] = i + 1
+                        control[CONTROL_PENDING] = subscription
+                        return result
+        control[CONTROL_CANDIDATE] = 0
+    control[CONTROL_ROW] = stop
+    return DONE
+
+
+@compiled
+def _route(plan, router, columns, candidates, row):
+    """The conjunctions that may admit a row, ascending, each once."""
+    count = plan[router + ROUTER_ALWAYS_COUNT]
+    for i in range(count):
+        candidates[i] = plan[plan[router + ROUTER_ALWAYS] + i]
+    address = plan[router + ROUTER_EQUALS]
+    for _ in range(plan[router + ROUTER_EQUALS_COUNT]):
+        value = columns[plan[address], row]
+        table = plan[address + 1]
+        mask = (1 << plan[address + 2]) - 1
+        address += 3
+        if value == NULL:
+            continue
+        place = mix(value, 1) & mask
+        while plan[table + 3 * place + 1] != 0:
+            if plan[table + 3 * place] == value:
+                first = plan[table + 3 * place + 1]
+                for i in range(plan[table + 3 * place + 2]):
+                    candidates[count] = plan[first + i]
+                    count += 1
+                break
+            place = (place + 1) & mask
+    address = plan[router + ROUTER_RANGES]
+    for _ in range(plan[router + ROUTER_RANGES_COUNT]):
+        value = columns[plan[address], row]
+        upward = plan[address + 1]
+        pairs = plan[address + 2]
+        size = plan[address + 3]
+        address += 4
+        if value == NULL:
+            continue
+        # Thresholds are sorted so that those a value passes come first; `give` tests exactly.
+        for i in range(size):
+            threshold = plan[pairs + 2 * i]
+            if (value < threshold) if upward else (value > threshold):
+                break
+            candidates[count] = plan[pairs + 2 * i + 1]
+            count += 1
+    return _sort(candidates, count)
+
+
+@compiled
+def _sort(candidates, count):
+    """Sort ascending and drop repetitions; nearly sorted short lists are the rule."""
+    for i in range(1, count):
+        item = candidates[i]
+        j = i - 1
+        while j >= 0 and candidates[j] > item:
+            candidates[j + 1] = candidates[j]
+            j -= 1
+        candidates[j + 1] = item
+    kept = min(count, 1)
+    for i in range(1, count):
+        if candidates[i] != candidates[kept - 1]:
+            candidates[kept] = candidates[i]
+            kept += 1
+    return kept
+
+
+@compiled
+def record_starts(words, slot_counts):
+    """Where each output record begins."""
+    count = 0
+    place = 0
+    while place < len(words):
+        place += OUT_SLOTS + slot_counts[words[place + OUT_SUB], words[place + OUT_CONJUNCTION]]
+        count += 1
+    starts = np.empty(count, np.int64)
+    place = 0
+    for i in range(count):
+        starts[i] = place
+        place += OUT_SLOTS + slot_counts[words[place + OUT_SUB], words[place + OUT_CONJUNCTION]]
+    return starts
+
+
+# --- compaction: rows that nothing refers to any more leave the store -----------------------------
+
+
+@compiled
+def mark(plan, arena, live):
+    """Set live[row] for every row that a queue or a finished part-relation still holds."""
+    for s in range(plan[PLAN_SUBSCRIPTION_COUNT]):
+        subscription = plan[plan[PLAN_SUBSCRIPTIONS] + s]
+        block = arena[plan[subscription + SUB_ROOT] + ROOT_FIRST]
+        while block != 0:
+            for c in range(plan[subscription + SUB_CONJUNCTION_COUNT]):
+                conjunction = plan[plan[subscription + SUB_CONJUNCTIONS] + c]
+                for p in range(plan[conjunction + CON_PART_COUNT]):
+                    part = plan[conjunction + CON_PARTS] + p * PART_SIZE
+                    for t in range(plan[part + PART_TOPIC_COUNT]):
+                        topic = plan[part + PART_TOPICS] + t * TOPIC_SIZE
+                        header = block + plan[topic + TOPIC_QUEUE]
+                        _squeeze(arena, header)
+                        _mark_queue(arena, header, live)
+                    if plan[part + PART_FINISHED] >= 0:
+                        _mark_queue(arena, block + plan[part + PART_FINISHED], live)
+            block = arena[block + BLOCK_NEXT]
+
+
+@compiled
+def queued(plan, subscription, arena):
+    """Every queued event of a subscription: block, queue, row, canonical order of conjunction."""
+    root = plan[subscription + SUB_ROOT]
+    found = np.empty((arena[root + ROOT_QUEUED], 4), np.int64)
+    count = 0
+    block = arena[root + ROOT_FIRST]
+    while block != 0:
+        for c in range(plan[subscription + SUB_CONJUNCTION_COUNT]):
+            conjunction = plan[plan[subscription + SUB_CONJUNCTIONS] + c]
+            for p in range(plan[conjunction + CON_PART_COUNT]):
+                part = plan[conjunction + CON_PARTS] + p * PART_SIZE
+                for t in range(plan[part + PART_TOPIC_COUNT]):
+                    queue = plan[plan[part + PART_TOPICS] + t * TOPIC_SIZE + TOPIC_QUEUE]
+                    data = arena[block + queue + Q_DATA]
+                    for place in range(
+                        arena[block + queue + Q_HEAD], arena[block + queue + Q_TAIL]
+                    ):
+                        if arena[data + place] >= 0:
+                            found[count, 0] = block
+                            found[count, 1] = queue
+                            found[count, 2] = arena[data + place]
+                            found[count, 3] = c
+                            count += 1
+        block = arena[block + BLOCK_NEXT]
+    return found
+
+
+@compiled
+def _squeeze(arena, header):
+    """Drop removed entries from the middle of a queue."""
+    if arena[header + Q_DEAD] == 0:
+        return
+    data = arena[header + Q_DATA]
+    kept = arena[header + Q_HEAD]
+    for place in range(kept, arena[header + Q_TAIL]):
+        if arena[data + place] >= 0:
+            arena[data + kept] = arena[data + place]
+            kept += 1
+    arena[header + Q_TAIL] = kept
+    arena[header + Q_DEAD] = 0
+
+
+@compiled
+def _mark_queue(arena, header, live):
+    data = arena[header + Q_DATA]
+    for place in range(arena[header + Q_HEAD], arena[header + Q_TAIL]):
+        live[arena[data + place]] = True
+
+
+@compiled
+def renumber(plan, arena, new_row):
+    """Replace every row by its new number."""
+    for s in range(plan[PLAN_SUBSCRIPTION_COUNT]):
+        subscription = plan[plan[PLAN_SUBSCRIPTIONS] + s]
+        root = plan[subscription + SUB_ROOT]
+        _renumber_line(arena, root + ROOT_LINE, new_row)
+        block = arena[root + ROOT_FIRST]
+        while block != 0:
+            for c in range(plan[subscription + SUB_CONJUNCTION_COUNT]):
+                conjunction = plan[plan[subscription + SUB_CONJUNCTIONS] + c]
+                for p in range(plan[conjunction + CON_PART_COUNT]):
+                    part = plan[conjunction + CON_PARTS] + p * PART_SIZE
+                    for t in range(plan[part + PART_TOPIC_COUNT]):
+                        topic = plan[part + PART_TOPICS] + t * TOPIC_SIZE
+                        _renumber_queue(arena, block + plan[topic + TOPIC_QUEUE], new_row)
+                    if plan[part + PART_FINISHED] >= 0:
+                        _renumber_queue(arena, block + plan[part + PART_FINISHED], new_row)
+            block = arena[block + BLOCK_NEXT]
+
+
+@compiled
+def _renumber_queue(arena, header, new_row):
+    data = arena[header + Q_DATA]
+    for place in range(arena[header + Q_HEAD], arena[header + Q_TAIL]):
+        arena[data + place] = new_row[arena[data + place]]
+
+
+@compiled
+def _renumber_line(arena, line, new_row):
+    """The same for the line, which may name rows that are gone; those leave it."""
+    data = arena[line + Q_DATA]
+    kept = arena[line + Q_HEAD]
+    for place in range(kept, arena[line + Q_TAIL], 3):
+        row = new_row[arena[data + place + 2]]
+        if row >= 0:
+            arena[data + kept] = arena[data + place]
+            arena[data + kept + 1] = arena[data + place + 1]
+            arena[data + kept + 2] = row
+            kept += 3
+    arena[line + Q_TAIL] = kept

@@ -1,0 +1,363 @@
+"""Match: the winning combination, or none.
+
+Depth-first in the policy's order, as the clear form in `correlate.matching`, with four short cuts
+that never change the winner: the new event is bound beforehand where only it can complete a match;
+order constraints (`then`, times) first shrink every slot's range to where a match can lie; within a
+range they are answered by binary search; an index leads to the next candidate of a long queue.
+"""
+
+from __future__ import annotations
+
+from concordant.correlate.compiled.jit import compiled, inlined
+from concordant.correlate.compiled.layout import (
+    AT_CURSOR,
+    AT_FROM,
+    AT_HIGH,
+    AT_INDEX,
+    AT_LOW,
+    AT_ROW,
+    AT_STACK,
+    AT_STEPS,
+    AT_TO,
+    AT_VISIT,
+    BINARY_HOW,
+    BINARY_MINE,
+    BINARY_MONOTONE,
+    BINARY_OP,
+    BINARY_OTHER,
+    BINARY_PROGRAM,
+    BINARY_SIZE,
+    BINARY_SWAPPED,
+    BINARY_THEIRS,
+    COL_TIME,
+    OP_EQ,
+    OP_GE,
+    OP_GT,
+    OP_LE,
+    OP_LT,
+    PART_BEFORE,
+    PART_BEFORE_COUNT,
+    PART_SLOT_COUNT,
+    PART_SLOTS,
+    PART_TOPIC_COUNT,
+    PART_TOPICS,
+    PART_VISIT,
+    PLAN_TIME_ORDERED,
+    Q_DATA,
+    Q_DEAD,
+    Q_HEAD,
+    Q_TAIL,
+    SLOT_BINARY,
+    SLOT_BINARY_COUNT,
+    SLOT_SIZE,
+    SLOT_TOPIC,
+    SLOT_UNARY,
+    SLOT_UNARY_COUNT,
+    SUB_CONTIGUOUS,
+    SUB_RECENT,
+    SUB_WITHIN,
+    TOPIC_FIRST,
+    TOPIC_QUEUE,
+    TOPIC_SIZE,
+    TOPIC_WIDTH,
+    UNARY_COLUMN,
+    UNARY_HOW,
+    UNARY_OP,
+    UNARY_SIZE,
+    UNARY_VALUE,
+)
+from concordant.correlate.compiled.values import run_program, test
+
+
+@compiled
+def fits(plan, slot, columns, rank, row):
+    """Do all unary predicates of a slot hold for a row?"""
+    address = plan[slot + SLOT_UNARY]
+    for _ in range(plan[slot + SLOT_UNARY_COUNT]):
+        if not test(
+            plan[address + UNARY_OP],
+            plan[address + UNARY_HOW],
+            columns[plan[address + UNARY_COLUMN], row],
+            plan[address + UNARY_VALUE],
+            rank,
+        ):
+            return False
+        address += UNARY_SIZE
+    return True
+
+
+@inlined
+def row_at(arena, place):
+    """The row of an entry, also of a removed one."""
+    entry = arena[place]
+    return entry if entry >= 0 else ~entry
+
+
+@compiled
+def first_from(arena, data, low, high, columns, column, value, strict):
+    """The first place whose value is at least `value` (greater, if strict); values ascend."""
+    while low < high:
+        middle = (low + high) >> 1
+        found = columns[column, row_at(arena, data + middle)]
+        if found > value or (found == value and not strict):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@compiled
+def search(plan, subscription, part, block, arena, columns, rank, scratch, pinned):
+    """Bind every slot of a part; True if a combination was found.
+
+    `pinned` is the topic record whose newest event must be its last instance, or -1. The places
+    and rows found stand in the scratch area.
+    """
+    slots = plan[part + PART_SLOTS]
+    slot_count = plan[part + PART_SLOT_COUNT]
+    topics = plan[part + PART_TOPICS]
+    for t in range(plan[part + PART_TOPIC_COUNT]):
+        topic = topics + t * TOPIC_SIZE
+        header = block + plan[topic + TOPIC_QUEUE]
+        head = arena[header + Q_HEAD]
+        tail = arena[header + Q_TAIL]
+        width = plan[topic + TOPIC_WIDTH]
+        if tail - head - arena[header + Q_DEAD] < width:
+            return False
+        first = plan[topic + TOPIC_FIRST]
+        for i in range(width):
+            scratch[AT_LOW + first + i] = head + i
+            scratch[AT_HIGH + first + i] = tail - (width - 1 - i)
+            scratch[AT_ROW + first + i] = -1
+    # The pinned event is the newest of all where times never decrease.
+    anchored = pinned >= 0 and plan[PLAN_TIME_ORDERED] != 0
+    newest = 0
+    if pinned >= 0:
+        slot = plan[pinned + TOPIC_FIRST] + plan[pinned + TOPIC_WIDTH] - 1
+        header = block + plan[pinned + TOPIC_QUEUE]
+        place = arena[header + Q_TAIL] - 1
+        row = arena[arena[header + Q_DATA] + place]
+        if not fits(plan, slots + slot * SLOT_SIZE, columns, rank, row):
+            return False
+        scratch[AT_LOW + slot] = place
+        scratch[AT_INDEX + slot] = place
+        scratch[AT_ROW + slot] = row
+        newest = columns[COL_TIME, row]
+    oldest = newest - plan[subscription + SUB_WITHIN]
+    if anchored and plan[subscription + SUB_WITHIN] >= 0:
+        _shrink_to(plan, part, block, arena, columns, scratch, oldest)
+    if not _shrink(plan, part, block, arena, columns, scratch):
+        return False
+    free = 0
+    for i in range(slot_count):
+        slot = plan[plan[part + PART_VISIT] + i]
+        if scratch[AT_ROW + slot] < 0:
+            scratch[AT_VISIT + free] = slot
+            free += 1
+    if free == 0:
+        return True
+    spread = -1 if anchored else plan[subscription + SUB_WITHIN]
+    depth = 0
+    _enter(plan, subscription, part, block, arena, columns, scratch, depth)
+    while True:
+        slot = scratch[AT_VISIT + depth]
+        scratch[AT_ROW + slot] = -1
+        if not _advance(
+            plan, subscription, part, block, arena, columns, rank, scratch, depth, spread
+        ):
+            depth -= 1
+            if depth < 0:
+                return False
+        elif depth == free - 1:
+            return True
+        else:
+            depth += 1
+            _enter(plan, subscription, part, block, arena, columns, scratch, depth)
+
+
+@compiled
+def _queue_of(plan, part, block, slot):
+    topic = plan[plan[part + PART_SLOTS] + slot * SLOT_SIZE + SLOT_TOPIC]
+    return block + plan[plan[part + PART_TOPICS] + topic * TOPIC_SIZE + TOPIC_QUEUE]
+
+
+@compiled
+def _shrink_to(plan, part, block, arena, columns, scratch, oldest):
+    """Leave out of the slots' ranges what is older than `within` allows."""
+    for slot in range(plan[part + PART_SLOT_COUNT]):
+        data = arena[_queue_of(plan, part, block, slot) + Q_DATA]
+        low = scratch[AT_LOW + slot]
+        high = scratch[AT_HIGH + slot]
+        low = first_from(arena, data, low, high, columns, COL_TIME, oldest, False)
+        scratch[AT_LOW + slot] = low
+
+
+@compiled
+def _shrink(plan, part, block, arena, columns, scratch):
+    """Shrink the slots' ranges by order constraints; False if one is empty.
+
+    Constraints of the form "earlier than" are closed under minimum, so for these alone the lower
+    ends that remain are themselves a match (and the upper ends are the most recent one).
+    """
+    slot_count = plan[part + PART_SLOT_COUNT]
+    count = plan[part + PART_BEFORE_COUNT]
+    for _ in range(slot_count + 1):
+        changed = False
+        address = plan[part + PART_BEFORE]
+        for _ in range(count):
+            one = plan[address]
+            column = plan[address + 1]
+            other = plan[address + 2]
+            other_column = plan[address + 3]
+            strict = plan[address + 4] != 0
+            address += 5
+            low = scratch[AT_LOW + one]
+            high = scratch[AT_HIGH + one]
+            other_low = scratch[AT_LOW + other]
+            other_high = scratch[AT_HIGH + other]
+            if low >= high or other_low >= other_high:
+                return False
+            data = arena[_queue_of(plan, part, block, one) + Q_DATA]
+            other_data = arena[_queue_of(plan, part, block, other) + Q_DATA]
+            value = columns[column, row_at(arena, data + low)]
+            new = other_low
+            first = columns[other_column, row_at(arena, other_data + other_low)]
+            if first < value or (strict and first == value):
+                new = first_from(
+                    arena, other_data, other_low, other_high, columns, other_column, value, strict
+                )
+            if new != other_low:
+                scratch[AT_LOW + other] = new
+                changed = True
+                if new >= other_high:
+                    return False
+            value = columns[other_column, row_at(arena, other_data + other_high - 1)]
+            last = columns[column, row_at(arena, data + high - 1)]
+            if last > value or (strict and last == value):
+                new = first_from(arena, data, low, high, columns, column, value, not strict)
+                scratch[AT_HIGH + one] = new
+                changed = True
+                if new <= low:
+                    return False
+        if not changed:
+            break
+    for slot in range(slot_count):
+        if scratch[AT_LOW + slot] >= scratch[AT_HIGH + slot]:
+            return False
+    return True
+
+
+@compiled
+def _enter(plan, subscription, part, block, arena, columns, scratch, depth):
+    """Set the range of the slot at this depth from the slots already bound."""
+    slot = scratch[AT_VISIT + depth]
+    record = plan[part + PART_SLOTS] + slot * SLOT_SIZE
+    topic = plan[part + PART_TOPICS] + plan[record + SLOT_TOPIC] * TOPIC_SIZE
+    data = arena[block + plan[topic + TOPIC_QUEUE] + Q_DATA]
+    low = scratch[AT_LOW + slot]
+    high = scratch[AT_HIGH + slot]
+    first = plan[topic + TOPIC_FIRST]
+    numbers = plan[subscription + SUB_CONTIGUOUS]
+    for other in range(first, first + plan[topic + TOPIC_WIDTH]):
+        row = scratch[AT_ROW + other]
+        if row < 0:
+            continue
+        place = scratch[AT_INDEX + other]
+        if other < slot:
+            low = max(low, place + (slot - other))
+        else:
+            high = min(high, place - (other - slot) + 1)
+        if numbers >= 0 and low < high:
+            wanted = columns[numbers, row] + (slot - other)
+            low = first_from(arena, data, low, high, columns, numbers, wanted, False)
+            if low < high and columns[numbers, row_at(arena, data + low)] == wanted:
+                high = low + 1
+            else:
+                high = low
+    address = plan[record + SLOT_BINARY]
+    for _ in range(plan[record + SLOT_BINARY_COUNT]):
+        other_row = scratch[AT_ROW + plan[address + BINARY_OTHER]]
+        if plan[address + BINARY_MONOTONE] and other_row >= 0 and low < high:
+            column = plan[address + BINARY_MINE]
+            value = columns[plan[address + BINARY_THEIRS], other_row]
+            op = plan[address + BINARY_OP]
+            if op == OP_GT or op == OP_GE or op == OP_EQ:
+                low = first_from(arena, data, low, high, columns, column, value, op == OP_GT)
+            if op == OP_LT or op == OP_LE or op == OP_EQ:
+                high = first_from(arena, data, low, high, columns, column, value, op != OP_LT)
+        address += BINARY_SIZE
+    scratch[AT_FROM + depth] = low
+    scratch[AT_TO + depth] = high
+    scratch[AT_CURSOR + depth] = high - 1 if plan[subscription + SUB_RECENT] else low
+
+
+@compiled
+def _advance(plan, subscription, part, block, arena, columns, rank, scratch, depth, spread):
+    """Bind the next candidate of the slot at this depth; False when there is none."""
+    slot = scratch[AT_VISIT + depth]
+    record = plan[part + PART_SLOTS] + slot * SLOT_SIZE
+    topic = plan[part + PART_TOPICS] + plan[record + SLOT_TOPIC] * TOPIC_SIZE
+    data = arena[block + plan[topic + TOPIC_QUEUE] + Q_DATA]
+    low = scratch[AT_FROM + depth]
+    high = scratch[AT_TO + depth]
+    step = -1 if plan[subscription + SUB_RECENT] else 1
+    place = scratch[AT_CURSOR + depth]
+    # An only instance was tested when it was admitted.
+    several = plan[topic + TOPIC_WIDTH] > 1
+    steps = 0
+    found = False
+    while low <= place < high:
+        row = arena[data + place]
+        steps += 1
+        if (
+            row >= 0
+            and (not several or fits(plan, record, columns, rank, row))
+            and _agrees(plan, record, columns, rank, scratch, row)
+            and (spread < 0 or _near(plan, part, columns, scratch, row, spread))
+        ):
+            found = True
+            break
+        place += step
+    scratch[AT_STEPS] += steps
+    scratch[AT_CURSOR + depth] = place + step
+    if found:
+        scratch[AT_INDEX + slot] = place
+        scratch[AT_ROW + slot] = arena[data + place]
+    return found
+
+
+@compiled
+def _agrees(plan, record, columns, rank, scratch, row):
+    """Do the binary predicates with the slots already bound hold?"""
+    address = plan[record + SLOT_BINARY]
+    for _ in range(plan[record + SLOT_BINARY_COUNT]):
+        other_row = scratch[AT_ROW + plan[address + BINARY_OTHER]]
+        if other_row >= 0 and not plan[address + BINARY_MONOTONE]:
+            program = plan[address + BINARY_PROGRAM]
+            if program >= 0:
+                a, b = row, other_row
+                if plan[address + BINARY_SWAPPED]:
+                    a, b = other_row, row
+                if run_program(plan, program, columns, rank, a, b, scratch[AT_STACK:]) != 1:
+                    return False
+            elif not test(
+                plan[address + BINARY_OP],
+                plan[address + BINARY_HOW],
+                columns[plan[address + BINARY_MINE], row],
+                columns[plan[address + BINARY_THEIRS], other_row],
+                rank,
+            ):
+                return False
+        address += BINARY_SIZE
+    return True
+
+
+@compiled
+def _near(plan, part, columns, scratch, row, spread):
+    """Is the row's time within reach of all rows already bound?"""
+    time = columns[COL_TIME, row]
+    for slot in range(plan[part + PART_SLOT_COUNT]):
+        other = scratch[AT_ROW + slot]
+        if other >= 0 and abs(columns[COL_TIME, other] - time) > spread:
+            return False
+    return True

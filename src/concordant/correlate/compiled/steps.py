@@ -1,0 +1,395 @@
+"""Admit, match, dispose: what one event does to one conjunction, and the bounds on queues.
+
+Everything that needs memory is asked for first; if the arena is full nothing has changed yet, and
+the same event can be given again after it has grown.
+"""
+
+from __future__ import annotations
+
+from concordant.correlate.compiled.arena import append, find_block, make_room, trim
+from concordant.correlate.compiled.jit import compiled
+from concordant.correlate.compiled.layout import (
+    ARENA_FULL,
+    AT_INDEX,
+    AT_ROW,
+    AT_STEPS,
+    AT_WHOLE,
+    BLOCK_POSITION,
+    COL_TIME,
+    COL_TOPIC,
+    CON_ORDER,
+    CON_ORDINAL,
+    CON_PART_COUNT,
+    CON_PART_OF_TOPIC,
+    CON_PARTS,
+    CON_SLOTS,
+    CON_SUB,
+    CONSUME_MATCHED,
+    CONSUME_PREFIX,
+    CONSUME_SLIDE,
+    CONSUME_SUFFIX,
+    CONTROL_OUT,
+    DONE,
+    LINE_NEEDED,
+    LONG_AGO,
+    OUT_CONJUNCTION,
+    OUT_FULL,
+    OUT_ORDINAL,
+    OUT_POSITION,
+    OUT_ROW,
+    OUT_SLOTS,
+    OUT_SUB,
+    PART_FINISHED,
+    PART_LEFTOVER,
+    PART_OUT,
+    PART_SIZE,
+    PART_SLOT_COUNT,
+    PART_SLOTS,
+    PART_TOPIC_COUNT,
+    PART_TOPICS,
+    PLAN_BUDGET,
+    PLAN_TIME_ORDERED,
+    Q_DATA,
+    Q_DEAD,
+    Q_HEAD,
+    Q_TAIL,
+    ROOT_ADMITTED,
+    ROOT_CAPPED,
+    ROOT_EXPIRED,
+    ROOT_EXPIRED_BEFORE,
+    ROOT_LINE,
+    ROOT_LINED,
+    ROOT_OVER_BUDGET,
+    ROOT_QUEUED,
+    ROOT_RELATIONS,
+    ROOT_STEPS,
+    ROOT_WORST,
+    SLOT_SIZE,
+    SUB_CONSUME,
+    SUB_INDEX,
+    SUB_QUEUE_MAX,
+    SUB_QUEUED_MAX,
+    SUB_ROOT,
+    SUB_WITHIN,
+    TOPIC_CODE,
+    TOPIC_FIRST,
+    TOPIC_QUEUE,
+    TOPIC_SIZE,
+    TOPIC_WIDTH,
+)
+from concordant.correlate.compiled.search import first_from, fits, row_at, search
+
+_LINE_WORDS = 3
+
+
+@compiled
+def give(plan, conjunction, arena, columns, rank, scratch, out, control, row):
+    """Give an event to a conjunction; says DONE, or what is missing (and has done nothing)."""
+    code = columns[COL_TOPIC, row]
+    pair = plan[conjunction + CON_PART_OF_TOPIC]
+    while plan[pair] != code:
+        pair += 2
+    part = plan[pair + 1]
+    topic = plan[part + PART_TOPICS]
+    while plan[topic + TOPIC_CODE] != code:
+        topic += TOPIC_SIZE
+    slot = plan[part + PART_SLOTS] + plan[topic + TOPIC_FIRST] * SLOT_SIZE
+    admitted = False
+    for i in range(plan[topic + TOPIC_WIDTH]):
+        if fits(plan, slot + i * SLOT_SIZE, columns, rank, row):
+            admitted = True
+            break
+    if not admitted:
+        return DONE
+    subscription = plan[conjunction + CON_SUB]
+    root = plan[subscription + SUB_ROOT]
+    if control[CONTROL_OUT] + OUT_SLOTS + plan[conjunction + CON_SLOTS] > len(out):
+        return OUT_FULL
+    block = find_block(plan, subscription, arena, columns, row)
+    if block < 0:
+        return ARENA_FULL
+    header = block + plan[topic + TOPIC_QUEUE]
+    if not make_room(arena, header, 1):
+        return ARENA_FULL
+    finished = plan[part + PART_FINISHED]
+    if finished >= 0 and not make_room(arena, block + finished, plan[part + PART_SLOT_COUNT]):
+        return ARENA_FULL
+    lined = arena[root + ROOT_LINED] != 0
+    if lined and not make_room(arena, root + ROOT_LINE, _LINE_WORDS):
+        return ARENA_FULL
+    arena[root + ROOT_ADMITTED] += 1
+    leftover = block + plan[part + PART_LEFTOVER]
+    if plan[subscription + SUB_WITHIN] >= 0 and plan[PLAN_TIME_ORDERED] and not arena[leftover]:
+        oldest = columns[COL_TIME, row] - plan[subscription + SUB_WITHIN]
+        _expire(plan, part, root, block, arena, columns, oldest)
+    append(arena, header, row)
+    arena[root + ROOT_QUEUED] += 1
+    if lined:
+        append(arena, root + ROOT_LINE, block)
+        append(arena, root + ROOT_LINE, plan[topic + TOPIC_QUEUE])
+        append(arena, root + ROOT_LINE, row)
+    scratch[AT_STEPS] = 0
+    pinned = -1 if arena[leftover] else topic
+    matched = search(plan, subscription, part, block, arena, columns, rank, scratch, pinned)
+    _account(plan, root, arena, scratch)
+    arena[leftover] = 1 if matched and plan[subscription + SUB_CONSUME] == CONSUME_SLIDE else 0
+    if matched:
+        _dispose(plan, subscription, part, root, block, arena, columns, scratch)
+    if plan[subscription + SUB_QUEUE_MAX] >= 0:
+        _bound_queue(plan, subscription, root, header, arena, columns, row)
+    if not matched:
+        return DONE
+    if finished >= 0:
+        for i in range(plan[part + PART_SLOT_COUNT]):
+            append(arena, block + finished, scratch[AT_ROW + i])
+        if not _concatenate(plan, conjunction, subscription, block, arena, columns, scratch):
+            return DONE
+    else:
+        for i in range(plan[part + PART_SLOT_COUNT]):
+            scratch[AT_WHOLE + i] = scratch[AT_ROW + i]
+    arena[block + plan[conjunction + CON_ORDINAL]] += 1
+    arena[block + BLOCK_POSITION] += 1
+    arena[root + ROOT_RELATIONS] += 1
+    at = control[CONTROL_OUT]
+    out[at + OUT_ROW] = row
+    out[at + OUT_SUB] = plan[subscription + SUB_INDEX]
+    out[at + OUT_CONJUNCTION] = plan[conjunction + CON_ORDER]
+    out[at + OUT_ORDINAL] = arena[block + plan[conjunction + CON_ORDINAL]]
+    out[at + OUT_POSITION] = arena[block + BLOCK_POSITION]
+    for i in range(plan[conjunction + CON_SLOTS]):
+        out[at + OUT_SLOTS + i] = scratch[AT_WHOLE + i]
+    control[CONTROL_OUT] = at + OUT_SLOTS + plan[conjunction + CON_SLOTS]
+    return DONE
+
+
+@compiled
+def _account(plan, root, arena, scratch):
+    steps = scratch[AT_STEPS]
+    arena[root + ROOT_STEPS] += steps
+    if steps > arena[root + ROOT_WORST]:
+        arena[root + ROOT_WORST] = steps
+    if steps > plan[PLAN_BUDGET]:
+        arena[root + ROOT_OVER_BUDGET] += 1
+
+
+@compiled
+def _uncount(arena, root, columns, row):
+    """One queued event less, unless it was found too old and uncounted before."""
+    if columns[COL_TIME, row] >= arena[root + ROOT_EXPIRED_BEFORE]:
+        arena[root + ROOT_QUEUED] -= 1
+
+
+@compiled
+def _cut(root, header, arena, columns, start, stop):
+    """Remove the places start to stop, one end of which is an end of the queue."""
+    data = arena[header + Q_DATA]
+    for place in range(start, stop):
+        if arena[data + place] < 0:
+            arena[header + Q_DEAD] -= 1
+        else:
+            _uncount(arena, root, columns, arena[data + place])
+    if start == arena[header + Q_HEAD]:
+        arena[header + Q_HEAD] = stop
+    else:
+        arena[header + Q_TAIL] = start
+    trim(arena, header)
+
+
+@compiled
+def _kill(root, header, arena, columns, place):
+    """Remove one place anywhere in the queue."""
+    data = arena[header + Q_DATA]
+    _uncount(arena, root, columns, arena[data + place])
+    arena[data + place] = ~arena[data + place]
+    arena[header + Q_DEAD] += 1
+
+
+@compiled
+def _expire(plan, part, root, block, arena, columns, oldest):
+    for t in range(plan[part + PART_TOPIC_COUNT]):
+        header = block + plan[plan[part + PART_TOPICS] + t * TOPIC_SIZE + TOPIC_QUEUE]
+        head = arena[header + Q_HEAD]
+        tail = arena[header + Q_TAIL]
+        data = arena[header + Q_DATA]
+        if head < tail and columns[COL_TIME, row_at(arena, data + head)] < oldest:
+            stop = first_from(arena, data, head, tail, columns, COL_TIME, oldest, False)
+            arena[root + ROOT_EXPIRED] += stop - head
+            _cut(root, header, arena, columns, head, stop)
+
+
+@compiled
+def _dispose(plan, subscription, part, root, block, arena, columns, scratch):
+    consume = plan[subscription + SUB_CONSUME]
+    for t in range(plan[part + PART_TOPIC_COUNT]):
+        topic = plan[part + PART_TOPICS] + t * TOPIC_SIZE
+        header = block + plan[topic + TOPIC_QUEUE]
+        first = plan[topic + TOPIC_FIRST]
+        last = first + plan[topic + TOPIC_WIDTH] - 1
+        head = arena[header + Q_HEAD]
+        if consume == CONSUME_PREFIX:
+            _cut(root, header, arena, columns, head, scratch[AT_INDEX + last] + 1)
+        elif consume == CONSUME_SLIDE:
+            _cut(root, header, arena, columns, head, scratch[AT_INDEX + first] + 1)
+        elif consume == CONSUME_SUFFIX:
+            start = scratch[AT_INDEX + first]
+            _cut(root, header, arena, columns, start, arena[header + Q_TAIL])
+        elif consume == CONSUME_MATCHED:
+            for slot in range(first, last + 1):
+                _kill(root, header, arena, columns, scratch[AT_INDEX + slot])
+            trim(arena, header)
+
+
+@compiled
+def _oldest_of(arena, columns, data, count):
+    """The smallest time of the rows of a finished part-relation."""
+    oldest = columns[COL_TIME, arena[data]]
+    for i in range(1, count):
+        oldest = min(oldest, columns[COL_TIME, arena[data + i]])
+    return oldest
+
+
+@compiled
+def _concatenate(plan, conjunction, subscription, block, arena, columns, scratch):
+    """Join the heads of all parts; heads too old for `within` are given up."""
+    parts = plan[conjunction + CON_PARTS]
+    count = plan[conjunction + CON_PART_COUNT]
+    within = plan[subscription + SUB_WITHIN]
+    while True:
+        oldest = 0
+        newest = 0
+        oldest_part = -1
+        for p in range(count):
+            part = parts + p * PART_SIZE
+            header = block + plan[part + PART_FINISHED]
+            head = arena[header + Q_HEAD]
+            if head == arena[header + Q_TAIL]:
+                return False
+            data = arena[header + Q_DATA] + head
+            size = plan[part + PART_SLOT_COUNT]
+            old = _oldest_of(arena, columns, data, size)
+            new = columns[COL_TIME, arena[data]]
+            for i in range(1, size):
+                new = max(new, columns[COL_TIME, arena[data + i]])
+            if oldest_part < 0 or old < oldest:
+                oldest = old
+                oldest_part = part
+            if p == 0 or new > newest:
+                newest = new
+        if within < 0 or newest - oldest <= within:
+            break
+        _pop(arena, block + plan[oldest_part + PART_FINISHED], plan[oldest_part + PART_SLOT_COUNT])
+    for p in range(count):
+        part = parts + p * PART_SIZE
+        header = block + plan[part + PART_FINISHED]
+        data = arena[header + Q_DATA] + arena[header + Q_HEAD]
+        for i in range(plan[part + PART_SLOT_COUNT]):
+            scratch[AT_WHOLE + plan[plan[part + PART_OUT] + i]] = arena[data + i]
+        _pop(arena, header, plan[part + PART_SLOT_COUNT])
+    return True
+
+
+@compiled
+def _pop(arena, header, words):
+    arena[header + Q_HEAD] += words
+    if arena[header + Q_HEAD] == arena[header + Q_TAIL]:
+        arena[header + Q_HEAD] = 0
+        arena[header + Q_TAIL] = 0
+
+
+@compiled
+def _too_old_before(plan, subscription, columns, row):
+    """The time before which events no longer count."""
+    within = plan[subscription + SUB_WITHIN]
+    if within < 0 or not plan[PLAN_TIME_ORDERED]:
+        return LONG_AGO
+    return columns[COL_TIME, row] - within
+
+
+@compiled
+def _bound_queue(plan, subscription, root, header, arena, columns, row):
+    """The cap per queue: the oldest that still counts goes."""
+    head = arena[header + Q_HEAD]
+    tail = arena[header + Q_TAIL]
+    data = arena[header + Q_DATA]
+    oldest = _too_old_before(plan, subscription, columns, row)
+    start = first_from(arena, data, head, tail, columns, COL_TIME, oldest, False)
+    if not plan[PLAN_TIME_ORDERED]:
+        start = head
+    live = tail - start
+    if arena[header + Q_DEAD] > 0:
+        live = 0
+        for place in range(start, tail):
+            live += arena[data + place] >= 0
+    place = start
+    while live > plan[subscription + SUB_QUEUE_MAX]:
+        if arena[data + place] >= 0:
+            _kill(root, header, arena, columns, place)
+            arena[root + ROOT_CAPPED] += 1
+            live -= 1
+        place += 1
+    trim(arena, header)
+
+
+@compiled
+def bound_all(plan, subscription, arena, columns, row):
+    """The cap on all queued events: the oldest by arrival goes; LINE_NEEDED if nobody knows it."""
+    root = plan[subscription + SUB_ROOT]
+    limit = plan[subscription + SUB_QUEUED_MAX]
+    if arena[root + ROOT_QUEUED] <= limit:
+        return DONE
+    if not arena[root + ROOT_LINED]:
+        return LINE_NEEDED
+    line = root + ROOT_LINE
+    oldest = _too_old_before(plan, subscription, columns, row)
+    while arena[root + ROOT_QUEUED] > limit:
+        at = arena[line + Q_DATA] + arena[line + Q_HEAD]
+        header = arena[at] + arena[at + 1]
+        wanted = arena[at + 2]
+        place = _place_of(arena, header, wanted)
+        _pop(arena, line, _LINE_WORDS)
+        if place < 0:
+            continue
+        if columns[COL_TIME, wanted] < oldest:
+            # It stays for a match that may be left over, but counts no more.
+            arena[root + ROOT_QUEUED] -= 1
+            continue
+        _kill(root, header, arena, columns, place)
+        trim(arena, header)
+        arena[root + ROOT_CAPPED] += 1
+    if oldest > arena[root + ROOT_EXPIRED_BEFORE]:
+        _pass_expired(root, arena, columns, oldest)
+    return DONE
+
+
+@compiled
+def _pass_expired(root, arena, columns, oldest):
+    """Uncount what is too old at the front of the line, so that it is never counted twice."""
+    line = root + ROOT_LINE
+    while arena[line + Q_HEAD] < arena[line + Q_TAIL]:
+        at = arena[line + Q_DATA] + arena[line + Q_HEAD]
+        wanted = arena[at + 2]
+        place = _place_of(arena, arena[at] + arena[at + 1], wanted)
+        if place >= 0:
+            if columns[COL_TIME, wanted] >= oldest:
+                break
+            arena[root + ROOT_QUEUED] -= 1
+        _pop(arena, line, _LINE_WORDS)
+    arena[root + ROOT_EXPIRED_BEFORE] = oldest
+
+
+@compiled
+def _place_of(arena, header, row):
+    """Where a row stands in a queue, or -1 if it was removed; rows ascend."""
+    low = arena[header + Q_HEAD]
+    high = arena[header + Q_TAIL]
+    data = arena[header + Q_DATA]
+    while low < high:
+        middle = (low + high) >> 1
+        found = row_at(arena, data + middle)
+        if found == row:
+            return middle if arena[data + middle] >= 0 else -1
+        if found < row:
+            low = middle + 1
+        else:
+            high = middle
+    return -1

@@ -1,0 +1,118 @@
+"""What a step found: relations as numbers, turned into objects only when asked.
+
+Row numbers mean events through `Rows`, which keeps the batches that queues still refer to.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from concordant.correlate.columns import Batch
+from concordant.correlate.plan import Plan
+from concordant.correlate.state import partition_value
+from concordant.model.event import Event
+from concordant.model.relation import Relation
+
+Words = npt.NDArray[np.int64]
+
+
+@dataclass
+class Rows:
+    """Rows of several batches, numbered through. Grows at the end; old numbers stay valid."""
+
+    starts: list[int] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
+
+    def append(self, start: int, batch: Batch) -> None:
+        self.starts.append(start)
+        self.batches.append(batch)
+
+    def event(self, row: int) -> Event:
+        index = bisect_right(self.starts, row) - 1
+        return self.batches[index].event(row - self.starts[index])
+
+    def keep(self, rows: Words) -> Rows:
+        """Only the given rows (ascending), numbered anew from 0."""
+        kept = []
+        for start, batch in zip(self.starts, self.batches, strict=True):
+            low, high = np.searchsorted(rows, (start, start + len(batch)))
+            if low < high:
+                kept.append(batch.take(rows[low:high] - start))
+        found = Rows()
+        if kept:
+            found.append(0, Batch.concat(kept))
+        return found
+
+    def whole(self) -> Batch:
+        return Batch.concat(self.batches)
+
+
+@dataclass(frozen=True)
+class Records:
+    """Relations of one stage as numbers, in order of delivery."""
+
+    row: Words
+    """The row that completed each."""
+    subscription: Words
+    """Its place among the stage's subscriptions."""
+    conjunction: Words
+    """Its place in canonical order."""
+    ordinal: Words
+    position: Words
+    at: Words
+    """The place in the total order of the event that completed it."""
+    start: Words
+    """Where its events begin in `events`; one more at the end."""
+    events: Words
+    """Rows of the events in slot order, relation after relation."""
+    rows: Rows
+    first_row: int
+    """The row number of the step's first event."""
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The relations that one step completed, in order."""
+
+    plan: Plan
+    stages: Sequence[Records]
+    first: Sequence[int]
+    """The plan's index of each stage's first subscription."""
+    base: Batch
+    base_position: int
+    """The place in the total order of the base batch's first row."""
+    order: Sequence[tuple[int, int]] | None = None
+    """(stage, record) in order of delivery; None where there is one stage."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self.stages))
+
+    def __iter__(self) -> Iterator[Relation]:
+        if self.order is None:
+            return (self.relation(0, i) for i in range(len(self)))
+        return (self.relation(stage, i) for stage, i in self.order)
+
+    def relation(self, stage: int, index: int) -> Relation:
+        """One record as a relation."""
+        records = self.stages[stage]
+        plan = self.plan.subscriptions[self.first[stage] + int(records.subscription[index])]
+        completing = records.rows.event(int(records.row[index]))
+        events = records.events[records.start[index] : records.start[index + 1]]
+        base = self.base.event_key(int(records.at[index]) - self.base_position)
+        return Relation(
+            plan.name,
+            plan.conjunctions[int(records.conjunction[index])].number,
+            partition_value(completing, plan.subscription.partition_by),
+            int(records.ordinal[index]),
+            int(records.position[index]),
+            tuple(records.rows.event(int(row)) for row in events),
+            base,
+        )

@@ -1,0 +1,472 @@
+"""From a plan to numbers: subscriptions as data for the compiled loops.
+
+Writes the records that `compiled.layout` describes into one int64 array, and says which encoded
+columns they read. Strings in predicates become codes of a `Dictionary` that lives as long as the
+kernel. Nothing here is compiled, and nothing here sees an event.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from concordant.correlate.compiled import layout as at
+from concordant.correlate.plan import Binary, ConjunctionPlan, Part, SubscriptionPlan
+from concordant.errors import InvariantViolation
+from concordant.model.expression import (
+    Arithmetic,
+    Attribute,
+    Constant,
+    Expression,
+    Slot,
+    slots_of,
+)
+from concordant.model.kind import Kind
+from concordant.model.predicate import FLIPPED, Comparison
+from concordant.model.subscription import QUEUED_COUNT_MAX, Consume, Match
+from concordant.model.topic import Schemas
+
+OPS = {
+    "<": at.OP_LT,
+    ">": at.OP_GT,
+    "<=": at.OP_LE,
+    ">=": at.OP_GE,
+    "=": at.OP_EQ,
+    "!=": at.OP_NE,
+}
+CONSUMES = {
+    Consume.PREFIX: at.CONSUME_PREFIX,
+    Consume.MATCHED: at.CONSUME_MATCHED,
+    Consume.SUFFIX: at.CONSUME_SUFFIX,
+    Consume.SLIDE: at.CONSUME_SLIDE,
+}
+_INT_CODES = {"+": at.CODE_ADD_INT, "-": at.CODE_SUB_INT, "*": at.CODE_MUL_INT}
+_FLOAT_CODES = {
+    "+": at.CODE_ADD_FLOAT,
+    "-": at.CODE_SUB_FLOAT,
+    "*": at.CODE_MUL_FLOAT,
+    "/": at.CODE_DIV_FLOAT,
+}
+
+Wanted = tuple[str, Kind]
+"""An input column: an attribute's name and kind, as in a batch; reserved names too."""
+
+
+class Dictionary:
+    """Strings as codes, the same in every batch and every column."""
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self.codes: dict[str, int] = {text: code for code, text in enumerate(texts)}
+
+    def code(self, text: str) -> int:
+        return self.codes.setdefault(text, len(self.codes))
+
+    def ranks(self) -> npt.NDArray[np.int64]:
+        """Each code's place in the order of the strings, by code points."""
+        texts = list(self.codes)
+        rank = np.empty(max(1, len(texts)), np.int64)
+        for place, code in enumerate(sorted(range(len(texts)), key=texts.__getitem__)):
+            rank[code] = place
+        return rank
+
+
+@dataclass
+class Program:
+    """The numbers, and what must be put into which column."""
+
+    words: npt.NDArray[np.int64]
+    topics: tuple[str, ...]
+    """Topic codes, by place."""
+    inputs: dict[Wanted, int]
+    """Which column holds which attribute."""
+    column_count: int
+    numbers: tuple[int, ...]
+    """Columns of stream numbers, to be filled by `compiled.loop.number`."""
+    root_end: int
+    """Where the arena's root area ends."""
+    roots: tuple[int, ...]
+    candidate_count_max: int
+    ranked: bool
+    """Some predicate compares strings by order."""
+    lined: tuple[int, ...] = ()
+    """Roots of subscriptions with an explicit cap on all queued events."""
+
+
+@dataclass
+class _Writer:
+    schemas: Schemas
+    dictionary: Dictionary
+    time_ordered: bool
+    words: list[int] = field(default_factory=lambda: [0] * at.PLAN_HEADER)
+    inputs: dict[Wanted, int] = field(default_factory=dict)
+    derived: dict[tuple[object, ...], int] = field(default_factory=dict)
+    derived_programs: list[tuple[int, int]] = field(default_factory=list)
+    column_count: int = at.COL_FREE
+    ranked: bool = False
+
+    # --- small pieces -------------------------------------------------------------------------
+
+    def put(self, words: Sequence[int]) -> int:
+        """Append words and return their address."""
+        address = len(self.words)
+        self.words.extend(words)
+        return address
+
+    def column(self) -> int:
+        self.column_count += 1
+        return self.column_count - 1
+
+    def input(self, slot_topic: str, name: str) -> int:
+        if name == "position":
+            return at.COL_POSITION
+        if name == "time":
+            return at.COL_TIME
+        kind = self.schemas[slot_topic].kind(name)
+        if kind is None:
+            raise InvariantViolation(f"{slot_topic} has no attribute {name!r}: it was not checked")
+        if (name, kind) not in self.inputs:
+            self.inputs[name, kind] = self.column()
+        return self.inputs[name, kind]
+
+    def kind(self, expression: Expression) -> Kind:
+        """INT (also for times and positions), FLOAT, STRING or BOOL."""
+        if isinstance(expression, Arithmetic):
+            kinds = {self.kind(expression.left), self.kind(expression.right)}
+            return Kind.INT if expression.op != "/" and kinds == {Kind.INT} else Kind.FLOAT
+        if isinstance(expression, Constant):
+            kind = expression.kind
+        else:
+            found = self.schemas[expression.slot.topic].kind(expression.name)
+            kind = found if found is not None else Kind.NULL
+        return Kind.INT if kind in (Kind.TIME, Kind.POSITION, Kind.NULL) else kind
+
+    def constant(self, constant: Constant) -> int:
+        if constant.kind is Kind.STRING:
+            return self.dictionary.code(str(constant.value))
+        if constant.kind is Kind.FLOAT:
+            return encoded_float(float(constant.value))
+        return int(constant.value)
+
+    def how(self, comparison: Comparison) -> int:
+        left, right = self.kind(comparison.left), self.kind(comparison.right)
+        if left is Kind.STRING and right is Kind.STRING and comparison.op not in ("=", "!="):
+            self.ranked = True
+            return at.HOW_STRING
+        if left is Kind.INT and right is Kind.FLOAT:
+            return at.HOW_INT_FLOAT
+        if left is Kind.FLOAT and right is Kind.INT:
+            return at.HOW_FLOAT_INT
+        return at.HOW_SAME
+
+    # --- expressions --------------------------------------------------------------------------
+
+    def code(self, expression: Expression, first: Slot) -> list[tuple[int, int]]:
+        """Postfix code; attributes of the slot `first` are loaded from row a, others from b."""
+        if isinstance(expression, Constant):
+            return [(at.CODE_CONST, self.constant(expression))]
+        if isinstance(expression, Attribute):
+            load = at.CODE_LOAD_A if expression.slot == first else at.CODE_LOAD_B
+            return [(load, self.input(expression.slot.topic, expression.name))]
+        left, right = self.code(expression.left, first), self.code(expression.right, first)
+        if self.kind(expression) is Kind.INT:
+            return [*left, *right, (_INT_CODES[expression.op], 0)]
+        if self.kind(expression.left) is Kind.INT:
+            left.append((at.CODE_TO_FLOAT, 0))
+        if self.kind(expression.right) is Kind.INT:
+            right.append((at.CODE_TO_FLOAT, 0))
+        return [*left, *right, (_FLOAT_CODES[expression.op], 0)]
+
+    def comparison_code(self, comparison: Comparison, first: Slot) -> list[tuple[int, int]]:
+        compare = OPS[comparison.op] * 16 + self.how(comparison)
+        left, right = self.code(comparison.left, first), self.code(comparison.right, first)
+        return [*left, *right, (at.CODE_COMPARE, compare)]
+
+    def program(self, code: Sequence[tuple[int, int]]) -> int:
+        return self.put([len(code), *(word for pair in code for word in pair)])
+
+    def computed(self, code: list[tuple[int, int]]) -> int:
+        """The column that holds the value of code over one row; equal code shares it."""
+        key = tuple(code)
+        if key not in self.derived:
+            self.derived[key] = self.column()
+            self.derived_programs.append((self.derived[key], self.program(code)))
+        return self.derived[key]
+
+    def side(self, expression: Expression, slot: Slot) -> int:
+        """The column of one side of a binary predicate."""
+        if isinstance(expression, Attribute):
+            return self.input(slot.topic, expression.name)
+        return self.computed(self.code(expression, slot))
+
+    # --- predicates ---------------------------------------------------------------------------
+
+    def unary(self, predicate: Comparison) -> list[int]:
+        left, right = predicate.left, predicate.right
+        if isinstance(left, Attribute) and isinstance(right, Constant):
+            column = self.input(left.slot.topic, left.name)
+            value = self.constant(right)
+            return [column, OPS[predicate.op], value, self.how(predicate)]
+        column = self.computed(self.comparison_code(predicate, predicate.slots[0]))
+        return [column, at.OP_EQ, 1, at.HOW_SAME]
+
+    def monotone(self, column: int) -> bool:
+        return column == at.COL_POSITION or (column == at.COL_TIME and self.time_ordered)
+
+    def binary(self, part: Part, mine: int, pair: Binary) -> list[int]:
+        """The record of a binary predicate as seen from slot `mine`."""
+        record = [0] * at.BINARY_SIZE
+        other = pair.right if pair.left == mine else pair.left
+        record[at.BINARY_OTHER] = other
+        record[at.BINARY_PROGRAM] = -1
+        record[at.BINARY_INDEX] = -1
+        here, there = part.slots[mine], part.slots[other]
+        predicate = pair.predicate
+        left, right = slots_of(predicate.left), slots_of(predicate.right)
+        if {left, right} != {(here,), (there,)}:
+            first = part.slots[pair.left]
+            record[at.BINARY_PROGRAM] = self.program(self.comparison_code(predicate, first))
+            record[at.BINARY_SWAPPED] = int(here != first)
+            return record
+        if left == (there,):
+            predicate = Comparison(FLIPPED[predicate.op], predicate.right, predicate.left)
+        record[at.BINARY_MINE] = self.side(predicate.left, here)
+        record[at.BINARY_THEIRS] = self.side(predicate.right, there)
+        record[at.BINARY_OP] = OPS[predicate.op]
+        record[at.BINARY_HOW] = self.how(predicate)
+        record[at.BINARY_MONOTONE] = int(
+            predicate.op != "!="
+            and self.monotone(record[at.BINARY_MINE])
+            and self.monotone(record[at.BINARY_THEIRS])
+        )
+        return record
+
+
+def encoded_float(value: float) -> int:
+    """A float as an integer that sorts like it (see `compiled.values`); NaN is null."""
+    if value != value:
+        return at.NULL
+    bits: int = struct.unpack("<q", struct.pack("<d", value + 0.0))[0]
+    return bits if bits >= 0 else bits ^ (2**63 - 1)
+
+
+def compile_program(
+    subscriptions: Sequence[SubscriptionPlan],
+    schemas: Schemas,
+    dictionary: Dictionary,
+    *,
+    time_ordered: bool,
+    budget: int,
+) -> Program:
+    """The program of subscriptions that read the same stream."""
+    writer = _Writer(schemas, dictionary, time_ordered)
+    topics = tuple(sorted({t for one in subscriptions for t in one.subscription.topics}))
+    codes = {topic: code for code, topic in enumerate(topics)}
+    root = at.ARENA_ROOT
+    roots: list[int] = []
+    lined: list[int] = []
+    numbers: dict[tuple[int, ...], int] = {}
+    number_records: list[tuple[int, int]] = []
+    records: list[int] = []
+    conjunctions: list[tuple[int, ConjunctionPlan]] = []
+    for index, plan in enumerate(subscriptions):
+        subscription = plan.subscription
+        keys = _key_columns(writer, subscription.topics, subscription.partition_by)
+        if subscription.policy.contiguous and keys not in numbers:
+            numbers[keys] = writer.column()
+            record = [0] * at.SUB_SIZE
+            record[at.SUB_ROOT] = root
+            record[at.SUB_KEYS] = writer.put(keys)
+            record[at.SUB_KEY_COUNT] = len(keys)
+            record[at.SUB_BLOCK_SIZE] = at.BLOCK_KEYS + len(keys) + len(topics)
+            number_records.append((writer.put(record), numbers[keys]))
+            root += at.ROOT_SIZE
+        roots.append(root)
+        if subscription.queued_count_max != QUEUED_COUNT_MAX:
+            lined.append(root)
+        number = numbers[keys] if subscription.policy.contiguous else -1
+        address, mine = _subscription(writer, plan, index, root, keys, number, codes)
+        records.append(address)
+        conjunctions += zip(mine, plan.conjunctions, strict=True)
+        root += at.ROOT_SIZE
+    words = writer.words
+    words[at.PLAN_TOPICS] = _routers(writer, topics, conjunctions)
+    words[at.PLAN_SUBSCRIPTIONS] = writer.put(records)
+    words[at.PLAN_SUBSCRIPTION_COUNT] = len(records)
+    words[at.PLAN_DERIVED] = writer.put([w for pair in writer.derived_programs for w in pair])
+    words[at.PLAN_DERIVED_COUNT] = len(writer.derived_programs)
+    words[at.PLAN_NUMBERED] = writer.put([word for pair in number_records for word in pair])
+    words[at.PLAN_NUMBERED_COUNT] = len(number_records)
+    words[at.PLAN_TIME_ORDERED] = int(time_ordered)
+    words[at.PLAN_BUDGET] = budget
+    return Program(
+        np.array(words, np.int64),
+        topics,
+        writer.inputs,
+        writer.column_count,
+        tuple(numbers.values()),
+        root,
+        tuple(roots),
+        2 * len(conjunctions) * 64,
+        writer.ranked,
+        tuple(lined),
+    )
+
+
+def _key_columns(writer: _Writer, topics: Sequence[str], names: Sequence[str]) -> tuple[int, ...]:
+    """Partition columns; a topic with only nulls does not decide the kind."""
+    columns = []
+    for name in names:
+        kinds = {topic: writer.schemas[topic].kind(name) for topic in topics}
+        topic = next((t for t, kind in kinds.items() if kind is not Kind.NULL), topics[0])
+        columns.append(writer.input(topic, name))
+    return tuple(columns)
+
+
+def _subscription(
+    writer: _Writer,
+    plan: SubscriptionPlan,
+    index: int,
+    root: int,
+    keys: Sequence[int],
+    number: int,
+    codes: dict[str, int],
+) -> tuple[int, list[int]]:
+    subscription = plan.subscription
+    address = writer.put([0] * at.SUB_SIZE)
+    block = at.BLOCK_KEYS + len(keys)
+    conjunctions = []
+    for order, conjunction in enumerate(plan.conjunctions):
+        found, block = _conjunction(writer, plan, conjunction, order, address, block, codes)
+        conjunctions.append(found)
+    record = [0] * at.SUB_SIZE
+    record[at.SUB_INDEX] = index
+    record[at.SUB_ROOT] = root
+    record[at.SUB_KEYS] = writer.put(keys)
+    record[at.SUB_KEY_COUNT] = len(keys)
+    record[at.SUB_BLOCK_SIZE] = block
+    record[at.SUB_CONJUNCTIONS] = writer.put(conjunctions)
+    record[at.SUB_CONJUNCTION_COUNT] = len(conjunctions)
+    record[at.SUB_RECENT] = int(subscription.policy.match is Match.RECENT)
+    record[at.SUB_CONTIGUOUS] = number
+    record[at.SUB_CONSUME] = CONSUMES[subscription.policy.consume]
+    record[at.SUB_WITHIN] = -1 if subscription.within_us is None else subscription.within_us
+    cap = subscription.queue_count_max
+    record[at.SUB_QUEUE_MAX] = -1 if cap is None else cap
+    record[at.SUB_QUEUED_MAX] = subscription.queued_count_max
+    writer.words[address : address + at.SUB_SIZE] = record
+    return address, conjunctions
+
+
+def _conjunction(
+    writer: _Writer,
+    plan: SubscriptionPlan,
+    conjunction: ConjunctionPlan,
+    order: int,
+    subscription: int,
+    block: int,
+    codes: dict[str, int],
+) -> tuple[int, int]:
+    """The record's address, and where the block goes on after it."""
+    ordinal = block
+    block += 1
+    recent = plan.subscription.policy.match is Match.RECENT
+    place = {slot: i for i, slot in enumerate(conjunction.whole.slots)}
+    parts: list[list[int]] = []
+    for part in conjunction.parts:
+        record = [0] * at.PART_SIZE
+        record[at.PART_LEFTOVER] = block
+        block += 1
+        record[at.PART_FINISHED] = -1
+        if len(conjunction.parts) > 1:
+            record[at.PART_FINISHED] = block
+            block += at.Q_SIZE
+        topics = []
+        for topic in part.topics:
+            one = [0] * at.TOPIC_SIZE
+            one[at.TOPIC_CODE] = codes[topic]
+            one[at.TOPIC_QUEUE] = block
+            block += at.Q_SIZE
+            one[at.TOPIC_FIRST] = part.slots_of_topic[topic].start
+            one[at.TOPIC_WIDTH] = len(part.slots_of_topic[topic])
+            topics += one
+        record[at.PART_TOPICS] = writer.put(topics)
+        record[at.PART_TOPIC_COUNT] = len(part.topics)
+        _slots(writer, part, record, recent)
+        record[at.PART_OUT] = writer.put([place[slot] for slot in part.slots])
+        parts.append(record)
+    first = writer.put([word for record in parts for word in record])
+    pairs = [
+        word
+        for i, part in enumerate(conjunction.parts)
+        for topic in part.topics
+        for word in (codes[topic], first + i * at.PART_SIZE)
+    ]
+    record = [0] * at.CON_SIZE
+    record[at.CON_SUB] = subscription
+    record[at.CON_ORDER] = order
+    record[at.CON_ORDINAL] = ordinal
+    record[at.CON_PARTS] = first
+    record[at.CON_PART_COUNT] = len(parts)
+    record[at.CON_PART_OF_TOPIC] = writer.put(pairs)
+    record[at.CON_TOPIC_COUNT] = len(pairs) // 2
+    record[at.CON_SLOTS] = len(conjunction.whole.slots)
+    return writer.put(record), block
+
+
+def _slots(writer: _Writer, part: Part, record: list[int], recent: bool) -> None:
+    slots: list[int] = []
+    before: list[int] = []
+    topic_index = {topic: i for i, topic in enumerate(part.topics)}
+    for i, slot in enumerate(part.slots):
+        unary = [word for predicate in part.unary[i] for word in writer.unary(predicate)]
+        pairs = [writer.binary(part, i, pair) for pair in part.binary[i]]
+        one = [0] * at.SLOT_SIZE
+        one[at.SLOT_TOPIC] = topic_index[slot.topic]
+        one[at.SLOT_UNARY] = writer.put(unary)
+        one[at.SLOT_UNARY_COUNT] = len(part.unary[i])
+        one[at.SLOT_BINARY] = writer.put([word for pair in pairs for word in pair])
+        one[at.SLOT_BINARY_COUNT] = len(pairs)
+        slots += one
+        for pair in pairs:
+            if pair[at.BINARY_MONOTONE]:
+                before += _before(i, pair)
+        if slot.instance > 1:  # instances follow the stream
+            before += [i - 1, at.COL_POSITION, i, at.COL_POSITION, 0]
+    record[at.PART_SLOTS] = writer.put(slots)
+    record[at.PART_SLOT_COUNT] = len(part.slots)
+    record[at.PART_BEFORE] = writer.put(before)
+    record[at.PART_BEFORE_COUNT] = len(before) // 5
+    visit = [
+        i
+        for topic in part.topics
+        for i in (reversed(part.slots_of_topic[topic]) if recent else part.slots_of_topic[topic])
+    ]
+    record[at.PART_VISIT] = writer.put(visit)
+
+
+def _before(slot: int, pair: Sequence[int]) -> list[int]:
+    """Order constraints that a monotone predicate, seen from its slot, gives."""
+    op = pair[at.BINARY_OP]
+    found: list[int] = []
+    if op in (at.OP_LT, at.OP_LE, at.OP_EQ):
+        strict = int(op == at.OP_LT)
+        found += [slot, pair[at.BINARY_MINE], pair[at.BINARY_OTHER], pair[at.BINARY_THEIRS], strict]
+    return found
+
+
+def _routers(
+    writer: _Writer, topics: Sequence[str], conjunctions: Sequence[tuple[int, ConjunctionPlan]]
+) -> int:
+    """Which conjunctions a topic's events go to."""
+    addresses = []
+    for topic in topics:
+        readers = [address for address, plan in conjunctions if topic in plan.part_of_topic]
+        router = [0] * at.ROUTER_SIZE
+        router[at.ROUTER_ALWAYS] = writer.put(readers)
+        router[at.ROUTER_ALWAYS_COUNT] = len(readers)
+        addresses.append(writer.put(router))
+    return writer.put(addresses)

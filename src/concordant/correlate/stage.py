@@ -1,0 +1,286 @@
+"""One stage of the kernel: subscriptions that read the same stream, with their state.
+
+Holds the arena (queues, partitions, counters), the encoded columns of the rows that queues still
+hold, and the rows themselves. It grows and compacts; what it computes is decided by the compiled
+loops alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from concordant.correlate.columns import Array, Batch, Column
+from concordant.correlate.compiled import layout as at
+from concordant.correlate.compiled import loop
+from concordant.correlate.compiled.values import encode_floats
+from concordant.correlate.found import Records, Rows, Words
+from concordant.correlate.plan import SubscriptionPlan
+from concordant.correlate.program import Dictionary, compile_program
+from concordant.correlate.saved import SavedBatch, SavedStage
+from concordant.correlate.state import Counters
+from concordant.model.kind import Kind
+from concordant.model.topic import Schemas
+
+SEARCH_BUDGET = 100_000
+"""Candidates a search may look at before it is counted and warned about; results never change."""
+
+_ARENA_WORDS_MIN = 1 << 12
+_OUT_WORDS = 1 << 16
+_COMPACT_ROWS_MIN = 1 << 16
+"""Rows that may be kept beyond twice the live ones: below that, compaction costs more."""
+
+
+class Stage:
+    """The state of subscriptions of one depth."""
+
+    def __init__(
+        self,
+        subscriptions: Sequence[SubscriptionPlan],
+        schemas: Schemas,
+        dictionary: Dictionary,
+        *,
+        time_ordered: bool,
+        budget: int,
+    ) -> None:
+        self.subscriptions = subscriptions
+        self._dictionary = dictionary
+        self._program = compile_program(
+            subscriptions, schemas, dictionary, time_ordered=time_ordered, budget=budget
+        )
+        self._arena = np.zeros(max(_ARENA_WORDS_MIN, 2 * self._program.root_end), np.int64)
+        self._arena[at.ARENA_BUMP] = self._program.root_end
+        for root in self._program.roots:
+            self._arena[root + at.ROOT_EXPIRED_BEFORE] = at.LONG_AGO
+        for root in self._program.lined:
+            self._arena[root + at.ROOT_LINED] = 1
+        self._columns = np.empty((self._program.column_count, 0), np.int64)
+        self._row_count = 0
+        self._rows = Rows()
+        self._slot_counts = _slot_counts(subscriptions)
+        self._compact_at = _COMPACT_ROWS_MIN
+        self._rank = np.zeros(1, np.int64)
+        self._ranked_count = 0
+        self._scratch = np.zeros(at.SCRATCH_SIZE, np.int64)
+        self._control = np.zeros(at.CONTROL_SIZE, np.int64)
+        self._candidates = np.zeros(self._program.candidate_count_max, np.int64)
+        self._out = np.empty(_OUT_WORDS, np.int64)
+        self._events = np.zeros(len(subscriptions), np.int64)
+
+    # --- a batch ------------------------------------------------------------------------------
+
+    def step(self, batch: Batch, positions: Array) -> Records:
+        """Take rows in their order; `positions` are their places in the total order."""
+        start = self._row_count
+        stop = start + len(batch)
+        self._reserve(stop)
+        self._encode(batch, positions, start, stop)
+        self._row_count = stop
+        self._rows.append(start, batch)
+        self._count_events(start, stop)
+        if self._program.ranked and len(self._dictionary.codes) != self._ranked_count:
+            self._rank = self._dictionary.ranks()
+            self._ranked_count = len(self._dictionary.codes)
+        loop.derive(self._program.words, self._columns, self._rank, self._scratch, start, stop)
+        self._number(start, stop)
+        found = self._run(start, stop)
+        records = self._records(found, start)
+        if self._row_count > self._compact_at:
+            self._compact()
+        return records
+
+    def _reserve(self, rows: int) -> None:
+        """Room for more rows, doubled so that single events stay cheap."""
+        if rows > self._columns.shape[1]:
+            grown = np.empty((self._columns.shape[0], max(rows, 2 * self._row_count, 64)), np.int64)
+            grown[:, : self._row_count] = self._columns[:, : self._row_count]
+            self._columns = grown
+
+    def _encode(self, batch: Batch, positions: Array, start: int, stop: int) -> None:
+        columns = self._columns
+        columns[at.COL_POSITION, start:stop] = positions
+        columns[at.COL_TIME, start:stop] = batch.time
+        codes = {name: code for code, name in enumerate(self._program.topics)}
+        mapping = np.array([codes.get(name, -1) for name in batch.topic_names], np.int64)
+        columns[at.COL_TOPIC, start:stop] = mapping[batch.topic]
+        for (name, kind), column in self._program.inputs.items():
+            target = columns[column, start:stop]
+            if name == "seq":
+                target[:] = batch.seq
+            elif name == "source":
+                self._encode_column(batch.source, target)
+            elif (name, kind) in batch.attributes:
+                self._encode_column(batch.attributes[name, kind], target)
+            else:
+                target[:] = at.NULL
+        for column in self._program.numbers:
+            columns[column, start:stop] = at.NULL
+
+    def _encode_column(self, column: Column, target: Array) -> None:
+        if column.kind is Kind.NULL:
+            target[:] = at.NULL
+            return
+        if column.kind is Kind.FLOAT:
+            encode_floats(np.ascontiguousarray(column.values), target)
+        elif column.kind is Kind.STRING:
+            code = self._dictionary.code
+            # One more for the null code -1, which numpy reads from the end.
+            mapping = np.array([*map(code, column.dictionary), at.NULL], np.int64)
+            np.take(mapping, column.values, out=target, mode="wrap")
+        else:
+            target[:] = column.values
+        if column.valid is not None:
+            target[~column.valid] = at.NULL
+
+    def _number(self, start: int, stop: int) -> None:
+        if not self._program.numbers:
+            return
+        row = start
+        while True:
+            row = loop.number(self._program.words, self._arena, self._columns, row, stop)
+            if row == stop:
+                return
+            self._grow_arena()
+
+    def _run(self, start: int, stop: int) -> Words:
+        """Run the loop to the end, making room whenever it asks; the output words."""
+        found: list[Words] = []
+        self._control[at.CONTROL_ROW] = start
+        while True:
+            result = loop.run(
+                self._program.words,
+                self._arena,
+                self._columns,
+                self._rank,
+                self._scratch,
+                self._out,
+                self._control,
+                self._candidates,
+                stop,
+            )
+            if result == at.ARENA_FULL:
+                self._grow_arena()
+            elif result == at.LINE_NEEDED:
+                self._form_line()
+            else:
+                used = int(self._control[at.CONTROL_OUT])
+                if used:
+                    found.append(self._out[:used].copy())
+                    self._control[at.CONTROL_OUT] = 0
+                if result == at.DONE:
+                    return np.concatenate(found) if found else np.empty(0, np.int64)
+
+    def _grow_arena(self) -> None:
+        grown = np.zeros(2 * len(self._arena), np.int64)
+        grown[: len(self._arena)] = self._arena
+        self._arena = grown
+
+    def _records(self, words: Words, first_row: int) -> Records:
+        starts = loop.record_starts(words, self._slot_counts)
+        heads = words[starts[:, None] + np.arange(at.OUT_SLOTS)]
+        counts = self._slot_counts[heads[:, at.OUT_SUB], heads[:, at.OUT_CONJUNCTION]]
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        places = np.repeat(starts + at.OUT_SLOTS - ends[:-1], counts) + np.arange(ends[-1])
+        rows = heads[:, at.OUT_ROW]
+        return Records(
+            rows,
+            heads[:, at.OUT_SUB],
+            heads[:, at.OUT_CONJUNCTION],
+            heads[:, at.OUT_ORDINAL],
+            heads[:, at.OUT_POSITION],
+            self._columns[at.COL_POSITION, rows],
+            ends,
+            words[places],
+            self._rows,
+            first_row,
+        )
+
+    # --- state over time ----------------------------------------------------------------------
+
+    def _count_events(self, start: int, stop: int) -> None:
+        codes = self._columns[at.COL_TOPIC, start:stop]
+        counts = np.bincount(codes + 1, minlength=len(self._program.topics) + 1)[1:]
+        for index, one in enumerate(self.subscriptions):
+            mine = [self._program.topics.index(topic) for topic in one.subscription.topics]
+            self._events[index] += counts[mine].sum()
+
+    def counters(self) -> dict[str, Counters]:
+        """What happened so far, by subscription name."""
+        found: dict[str, Counters] = {}
+        for index, (one, root) in enumerate(
+            zip(self.subscriptions, self._program.roots, strict=True)
+        ):
+            found[one.name] = Counters(
+                events=int(self._events[index]),
+                admitted=int(self._arena[root + at.ROOT_ADMITTED]),
+                relations=int(self._arena[root + at.ROOT_RELATIONS]),
+                expired=int(self._arena[root + at.ROOT_EXPIRED]),
+                capped=int(self._arena[root + at.ROOT_CAPPED]),
+                searched=int(self._arena[root + at.ROOT_STEPS]),
+                over_budget=int(self._arena[root + at.ROOT_OVER_BUDGET]),
+            )
+        return found
+
+    def _compact(self) -> None:
+        """Let go of rows that no queue holds any more."""
+        live = np.zeros(self._row_count, np.bool_)
+        loop.mark(self._program.words, self._arena, live)
+        kept = np.flatnonzero(live)
+        new_row = np.full(self._row_count, -1, np.int64)
+        new_row[kept] = np.arange(len(kept))
+        loop.renumber(self._program.words, self._arena, new_row)
+        self._columns = self._columns[:, kept]
+        self._rows = self._rows.keep(kept)
+        self._row_count = len(kept)
+        self._compact_at = 2 * len(kept) + _COMPACT_ROWS_MIN
+
+    def _form_line(self) -> None:
+        """Write down the order of arrival of all queued events, from now on kept by the loop."""
+        subscription = int(self._control[at.CONTROL_PENDING])
+        root = int(self._program.words[subscription + at.SUB_ROOT])
+        found = loop.queued(self._program.words, subscription, self._arena)
+        order = np.lexsort((found[:, 3], found[:, 2]))
+        words = found[order, :3].ravel()
+        line = root + at.ROOT_LINE
+        while not loop.make_room(self._arena, line, len(words)):
+            self._grow_arena()
+        data = int(self._arena[line + at.Q_DATA])
+        self._arena[data : data + len(words)] = words
+        self._arena[line + at.Q_TAIL] = len(words)
+        self._arena[root + at.ROOT_LINED] = 1
+
+    # --- bytes --------------------------------------------------------------------------------
+
+    def save(self) -> SavedStage:
+        """The state as arrays, after letting go of what is not needed."""
+        self._compact()
+        used = int(self._arena[at.ARENA_BUMP])
+        return SavedStage(
+            self._arena[:used].tobytes(),
+            np.ascontiguousarray(self._columns[:, : self._row_count]).tobytes(),
+            self._events.tobytes(),
+            SavedBatch.of(self._rows.whole()) if self._row_count else None,
+        )
+
+    def load(self, saved: SavedStage) -> None:
+        """Go on from a saved state of the same subscriptions."""
+        self._arena = np.frombuffer(saved.arena, np.int64).copy()
+        columns = np.frombuffer(saved.columns, np.int64)
+        self._columns = columns.reshape(self._program.column_count, -1).copy()
+        self._events = np.frombuffer(saved.events, np.int64).copy()
+        self._row_count = self._columns.shape[1]
+        self._compact_at = 2 * self._row_count + _COMPACT_ROWS_MIN
+        self._rows = Rows()
+        if saved.rows is not None:
+            self._rows.append(0, saved.rows.batch())
+
+
+def _slot_counts(subscriptions: Sequence[SubscriptionPlan]) -> Words:
+    """Slots of each conjunction, by subscription and canonical order."""
+    widest = max(len(one.conjunctions) for one in subscriptions)
+    counts = np.zeros((len(subscriptions), widest), np.int64)
+    for i, one in enumerate(subscriptions):
+        for j, conjunction in enumerate(one.conjunctions):
+            counts[i, j] = len(conjunction.whole.slots)
+    return counts
