@@ -74,7 +74,7 @@ def value(expression: Expression, bound: Bound) -> Value:
 def finite(number: int | float) -> int | float | None:
     """The number if a 64-bit integer or a float can hold it."""
     if isinstance(number, int):
-        return number if -(2**63) <= number < 2**63 else None
+        return number if -(2**63) < number < 2**63 else None
     return number if math.isfinite(number) else None
 
 

@@ -19,7 +19,7 @@ LIBRARIES = {
     "model": {"msgspec"},
     "machine": {"msgspec"},
     "language": {"lark", "msgspec"},
-    "correlate": {"msgspec", "numba", "numpy"},
+    "correlate": {"llvmlite", "msgspec", "numba", "numpy"},
     "route": {"msgspec"},
     "order": {"msgspec"},
     "causal": {"msgspec"},

@@ -74,10 +74,10 @@ class SavedBatch(msgspec.Struct, array_like=True):
 
 
 class SavedStage(msgspec.Struct, array_like=True):
-    """One stage: arena, encoded columns of the rows, counters, and the rows."""
+    """One stage: arena, encoded cells of the rows, counters, and the rows."""
 
     arena: bytes
-    columns: bytes
+    cells: bytes
     events: bytes
     rows: SavedBatch | None
 

@@ -49,13 +49,14 @@ class Stage:
         self._program = compile_program(
             subscriptions, schemas, dictionary, time_ordered=time_ordered, budget=budget
         )
+        self._control = np.zeros(at.CONTROL_SIZE, np.int64)
         self._arena = np.zeros(max(_ARENA_WORDS_MIN, 2 * self._program.root_end), np.int64)
         self._arena[at.ARENA_BUMP] = self._program.root_end
         for root in self._program.roots:
             self._arena[root + at.ROOT_EXPIRED_BEFORE] = at.LONG_AGO
         for root in self._program.lined:
             self._arena[root + at.ROOT_LINED] = 1
-        self._columns = np.empty((self._program.column_count, 0), np.int64)
+        self._cells = np.empty((0, self._program.column_count), np.int64)
         self._row_count = 0
         self._rows = Rows()
         self._slot_counts = _slot_counts(subscriptions)
@@ -63,10 +64,24 @@ class Stage:
         self._rank = np.zeros(1, np.int64)
         self._ranked_count = 0
         self._scratch = np.zeros(at.SCRATCH_SIZE, np.int64)
-        self._control = np.zeros(at.CONTROL_SIZE, np.int64)
         self._candidates = np.zeros(self._program.candidate_count_max, np.int64)
         self._out = np.empty(_OUT_WORDS, np.int64)
         self._events = np.zeros(len(subscriptions), np.int64)
+        self._publish()
+
+    def _publish(self) -> None:
+        """Tell the loops where the arrays are; after every change of one of them."""
+        control = self._control
+        control[at.CONTROL_WIDTH] = self._program.column_count
+        control[at.CONTROL_OUT_LIMIT] = len(self._out)
+        control[at.CONTROL_PLAN] = self._program.words.ctypes.data
+        control[at.CONTROL_ARENA] = self._arena.ctypes.data
+        control[at.CONTROL_CELLS] = self._cells.ctypes.data
+        control[at.CONTROL_RANK] = self._rank.ctypes.data
+        control[at.CONTROL_SCRATCH] = self._scratch.ctypes.data
+        control[at.CONTROL_OUTPUT] = self._out.ctypes.data
+        control[at.CONTROL_CANDIDATES] = self._candidates.ctypes.data
+        self._arena[at.ARENA_LIMIT] = len(self._arena)
 
     # --- a batch ------------------------------------------------------------------------------
 
@@ -82,8 +97,7 @@ class Stage:
         if self._program.ranked and len(self._dictionary.codes) != self._ranked_count:
             self._rank = self._dictionary.ranks()
             self._ranked_count = len(self._dictionary.codes)
-        loop.derive(self._program.words, self._columns, self._rank, self._scratch, start, stop)
-        self._number(start, stop)
+            self._publish()
         found = self._run(start, stop)
         records = self._records(found, start)
         if self._row_count > self._compact_at:
@@ -92,20 +106,21 @@ class Stage:
 
     def _reserve(self, rows: int) -> None:
         """Room for more rows, doubled so that single events stay cheap."""
-        if rows > self._columns.shape[1]:
-            grown = np.empty((self._columns.shape[0], max(rows, 2 * self._row_count, 64)), np.int64)
-            grown[:, : self._row_count] = self._columns[:, : self._row_count]
-            self._columns = grown
+        if rows > len(self._cells):
+            grown = np.empty((max(rows, 2 * self._row_count, 64), self._cells.shape[1]), np.int64)
+            grown[: self._row_count] = self._cells[: self._row_count]
+            self._cells = grown
+            self._publish()
 
     def _encode(self, batch: Batch, positions: Array, start: int, stop: int) -> None:
-        columns = self._columns
-        columns[at.COL_POSITION, start:stop] = positions
-        columns[at.COL_TIME, start:stop] = batch.time
+        cells = self._cells[start:stop]
+        cells[:, at.COL_POSITION] = positions
+        cells[:, at.COL_TIME] = batch.time
         codes = {name: code for code, name in enumerate(self._program.topics)}
         mapping = np.array([codes.get(name, -1) for name in batch.topic_names], np.int64)
-        columns[at.COL_TOPIC, start:stop] = mapping[batch.topic]
+        cells[:, at.COL_TOPIC] = mapping[batch.topic]
         for (name, kind), column in self._program.inputs.items():
-            target = columns[column, start:stop]
+            target = cells[:, column]
             if name == "seq":
                 target[:] = batch.seq
             elif name == "source":
@@ -115,7 +130,7 @@ class Stage:
             else:
                 target[:] = at.NULL
         for column in self._program.numbers:
-            columns[column, start:stop] = at.NULL
+            cells[:, column] = at.NULL
 
     def _encode_column(self, column: Column, target: Array) -> None:
         if column.kind is Kind.NULL:
@@ -127,47 +142,29 @@ class Stage:
             code = self._dictionary.code
             # One more for the null code -1, which numpy reads from the end.
             mapping = np.array([*map(code, column.dictionary), at.NULL], np.int64)
-            np.take(mapping, column.values, out=target, mode="wrap")
+            target[:] = mapping[column.values]
         else:
             target[:] = column.values
         if column.valid is not None:
             target[~column.valid] = at.NULL
 
-    def _number(self, start: int, stop: int) -> None:
-        if not self._program.numbers:
-            return
-        row = start
-        while True:
-            row = loop.number(self._program.words, self._arena, self._columns, row, stop)
-            if row == stop:
-                return
-            self._grow_arena()
-
     def _run(self, start: int, stop: int) -> Words:
         """Run the loop to the end, making room whenever it asks; the output words."""
         found: list[Words] = []
-        self._control[at.CONTROL_ROW] = start
+        control = self._control
+        for where in (at.CONTROL_ROW, at.CONTROL_DERIVED, at.CONTROL_NUMBERED):
+            control[where] = start
         while True:
-            result = loop.run(
-                self._program.words,
-                self._arena,
-                self._columns,
-                self._rank,
-                self._scratch,
-                self._out,
-                self._control,
-                self._candidates,
-                stop,
-            )
+            result = loop.take(control, stop)
             if result == at.ARENA_FULL:
                 self._grow_arena()
             elif result == at.LINE_NEEDED:
                 self._form_line()
             else:
-                used = int(self._control[at.CONTROL_OUT])
+                used = int(control[at.CONTROL_OUT])
                 if used:
                     found.append(self._out[:used].copy())
-                    self._control[at.CONTROL_OUT] = 0
+                    control[at.CONTROL_OUT] = 0
                 if result == at.DONE:
                     return np.concatenate(found) if found else np.empty(0, np.int64)
 
@@ -175,6 +172,7 @@ class Stage:
         grown = np.zeros(2 * len(self._arena), np.int64)
         grown[: len(self._arena)] = self._arena
         self._arena = grown
+        self._publish()
 
     def _records(self, words: Words, first_row: int) -> Records:
         starts = loop.record_starts(words, self._slot_counts)
@@ -189,7 +187,7 @@ class Stage:
             heads[:, at.OUT_CONJUNCTION],
             heads[:, at.OUT_ORDINAL],
             heads[:, at.OUT_POSITION],
-            self._columns[at.COL_POSITION, rows],
+            self._cells[rows, at.COL_POSITION],
             ends,
             words[places],
             self._rows,
@@ -199,7 +197,7 @@ class Stage:
     # --- state over time ----------------------------------------------------------------------
 
     def _count_events(self, start: int, stop: int) -> None:
-        codes = self._columns[at.COL_TOPIC, start:stop]
+        codes = self._cells[start:stop, at.COL_TOPIC]
         counts = np.bincount(codes + 1, minlength=len(self._program.topics) + 1)[1:]
         for index, one in enumerate(self.subscriptions):
             mine = [self._program.topics.index(topic) for topic in one.subscription.topics]
@@ -225,25 +223,26 @@ class Stage:
     def _compact(self) -> None:
         """Let go of rows that no queue holds any more."""
         live = np.zeros(self._row_count, np.bool_)
-        loop.mark(self._program.words, self._arena, live)
+        loop.mark(self._control, live)
         kept = np.flatnonzero(live)
         new_row = np.full(self._row_count, -1, np.int64)
         new_row[kept] = np.arange(len(kept))
-        loop.renumber(self._program.words, self._arena, new_row)
-        self._columns = self._columns[:, kept]
+        loop.renumber(self._control, new_row)
+        self._cells = self._cells[kept]
         self._rows = self._rows.keep(kept)
         self._row_count = len(kept)
         self._compact_at = 2 * len(kept) + _COMPACT_ROWS_MIN
+        self._publish()
 
     def _form_line(self) -> None:
         """Write down the order of arrival of all queued events, from now on kept by the loop."""
         subscription = int(self._control[at.CONTROL_PENDING])
         root = int(self._program.words[subscription + at.SUB_ROOT])
-        found = loop.queued(self._program.words, subscription, self._arena)
+        found = loop.queued(self._control, subscription)
         order = np.lexsort((found[:, 3], found[:, 2]))
         words = found[order, :3].ravel()
         line = root + at.ROOT_LINE
-        while not loop.make_room(self._arena, line, len(words)):
+        while not loop.make_queue_room(self._control, line, len(words)):
             self._grow_arena()
         data = int(self._arena[line + at.Q_DATA])
         self._arena[data : data + len(words)] = words
@@ -258,7 +257,7 @@ class Stage:
         used = int(self._arena[at.ARENA_BUMP])
         return SavedStage(
             self._arena[:used].tobytes(),
-            np.ascontiguousarray(self._columns[:, : self._row_count]).tobytes(),
+            self._cells[: self._row_count].tobytes(),
             self._events.tobytes(),
             SavedBatch.of(self._rows.whole()) if self._row_count else None,
         )
@@ -266,14 +265,15 @@ class Stage:
     def load(self, saved: SavedStage) -> None:
         """Go on from a saved state of the same subscriptions."""
         self._arena = np.frombuffer(saved.arena, np.int64).copy()
-        columns = np.frombuffer(saved.columns, np.int64)
-        self._columns = columns.reshape(self._program.column_count, -1).copy()
+        cells = np.frombuffer(saved.cells, np.int64)
+        self._cells = cells.reshape(-1, self._program.column_count).copy()
         self._events = np.frombuffer(saved.events, np.int64).copy()
-        self._row_count = self._columns.shape[1]
+        self._row_count = len(self._cells)
         self._compact_at = 2 * self._row_count + _COMPACT_ROWS_MIN
         self._rows = Rows()
         if saved.rows is not None:
             self._rows.append(0, saved.rows.batch())
+        self._publish()
 
 
 def _slot_counts(subscriptions: Sequence[SubscriptionPlan]) -> Words:

@@ -17,7 +17,7 @@ import pyarrow.types as at
 from concordant.correlate.columns import Array, Column
 from concordant.files.part import Origin
 from concordant.files.times import BadText, instants_of_texts
-from concordant.model.kind import INT_MAX, Kind
+from concordant.model.kind import INT_MAX, INT_MIN, Kind
 
 _UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _DAY_US = 86_400_000_000
@@ -105,7 +105,16 @@ def integers_of(values: Any, origin: Origin, name: str) -> Array:
                 row=beyond,
                 column=name,
             )
-    return _numpy(values.cast(pa.int64()).fill_null(0), np.int64)
+    found = _numpy(values.cast(pa.int64()).fill_null(0), np.int64)
+    below = np.flatnonzero(found < INT_MIN)
+    if len(below):
+        origin.refuse(
+            f"the integer {found[below[0]]} is beyond the symmetric 64-bit range",
+            hint="cast the column to float64 or to string",
+            row=int(below[0]),
+            column=name,
+        )
+    return found
 
 
 def instants_of(values: Any, origin: Origin, name: str) -> Array:

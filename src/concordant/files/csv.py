@@ -19,6 +19,7 @@ import pyarrow.csv as pcsv
 
 from concordant.files.part import Names, Origin
 from concordant.files.times import USUAL, BadText, instants_of_texts
+from concordant.model.kind import INT_MAX, INT_MIN
 
 ROW_BYTES_MAX = 16 * 1024 * 1024
 """Arrow reads blocks of this size and a row must fit in one; a longer row is refused, as it is
@@ -69,7 +70,7 @@ def read_csv(data: bytes, origin: Origin, names: Names) -> Any:
     _refuse_unclosed(data, origin)
     try:
         table = pcsv.read_csv(
-            io.BytesIO(data),
+            pa.BufferReader(_native(data)),
             read_options=pcsv.ReadOptions(block_size=ROW_BYTES_MAX),
             parse_options=pcsv.ParseOptions(newlines_in_values=True),
             convert_options=pcsv.ConvertOptions(
@@ -85,6 +86,14 @@ def read_csv(data: bytes, origin: Origin, names: Names) -> Any:
         for name, values in zip(table.column_names, table.columns, strict=True)
     ]
     return pa.table(columns, names=table.column_names)
+
+
+def _native(data: bytes) -> Any:
+    """A copy of Arrow's own: its threads may let go of the input when Python is already ending, and
+    letting go of a Python object then aborts the process."""
+    copy = pa.BufferOutputStream()
+    copy.write(data)
+    return copy.getvalue()
 
 
 def _rows(data: bytes) -> Iterator[tuple[int, list[str]]]:
@@ -159,7 +168,7 @@ def _integers(cells: Any, origin: Origin, name: str) -> Any:
         return pc.cast(_unsigned(cells), pa.int64())
     except pa.ArrowInvalid:
         for row, cell in enumerate(cells.to_pylist()):
-            if cell is not None and not -(2**63) <= int(cell[:40]) < 2**63:
+            if cell is not None and not INT_MIN <= int(cell[:40]) <= INT_MAX:
                 origin.refuse(
                     f"the integer {cell[:40]} is beyond 64 signed bits",
                     hint="write the column as floats (with a point) or as text",

@@ -166,14 +166,16 @@ def _read_file(path: Path, given: _Input, names: Names) -> Part:
             raise
         raise _missing(name) from None
     try:
+        if kind in (Format.PARQUET, Format.ARROW):
+            with _native(path) as native:
+                table = _parquet(native) if kind is Format.PARQUET else _ipc(native)
+            return _table_part(table, Origin(name, lambda row: row + 1), given, names)
         with _opened(path, packed) as stream:
             if kind is Format.JSON_LINES:
                 return _json_part(stream, given, names)
-            if kind is Format.CSV:
-                data = stream.read().removeprefix(_BOM)
-                origin = csv_origin(name, data)
-                return _table_part(read_csv(data, origin, names), origin, given, names, first=2)
-            table = _parquet(stream) if kind is Format.PARQUET else _ipc(stream)
+            data = stream.read().removeprefix(_BOM)
+            origin = csv_origin(name, data)
+            return _table_part(read_csv(data, origin, names), origin, given, names, first=2)
     except (FileNotFoundError, NotADirectoryError):
         raise _missing(name) from None
     except PermissionError:
@@ -192,11 +194,16 @@ def _read_file(path: Path, given: _Input, names: Names) -> Part:
             hint="write the file again, or give it the extension of its format",
             place=name,
         ) from None
-    return _table_part(table, Origin(name, lambda row: row + 1), given, names)
 
 
 def _opened(path: Path, packed: bool) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path, "rb")) if packed else path.open("rb")
+
+
+def _native(path: Path) -> Any:
+    # Not a file of Python: Arrow's threads may let go of it when Python is already ending, and
+    # letting go of a Python object then aborts the process.
+    return pa.OSFile(os.fsencode(path))
 
 
 def _exists(path: Path) -> bool:
@@ -232,11 +239,11 @@ def _table_part(table: Any, origin: Origin, given: _Input, names: Names, first: 
     )
 
 
-def _parquet(stream: BinaryIO) -> Any:
+def _parquet(stream: Any) -> Any:
     return pq.ParquetFile(stream).read()
 
 
-def _ipc(stream: BinaryIO) -> Any:
+def _ipc(stream: Any) -> Any:
     try:
         return pa.ipc.open_file(stream).read_all()
     except pa.ArrowInvalid:  # the stream format has no footer

@@ -6,18 +6,19 @@ partitioned), position, events. A table has the identity and the completing even
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+import math
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.feather
 import pyarrow.parquet
 
 from concordant.errors import UsageError
 from concordant.files.atomic import atomic_output
+from concordant.model.kind import Value
 from concordant.model.relation import Relation
 
 
@@ -28,7 +29,7 @@ def relation_line(relation: Relation) -> str:
         "conjunction": relation.conjunction,
     }
     if relation.key:
-        line["key"] = relation.key
+        line["key"] = [_plain(value) for value in relation.key]
     line["position"] = relation.position
     line["events"] = relation.event_ids
     return msgspec.json.encode(line).decode()
@@ -53,26 +54,69 @@ def relations_table(relations: Iterable[Relation]) -> Any:
     )
 
 
-def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return msgspec.json.encode(value).decode()
+def _plain(value: Value) -> Value:
+    """JSON has no infinity and no NaN, and null is a partition of its own: they become text."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _text(value: Value) -> str | None:
+    shown = _plain(value)
+    if shown is None or isinstance(shown, str):
+        return shown
+    return msgspec.json.encode(shown).decode()
+
+
+@contextlib.contextmanager
+def relations_output(
+    path: Path, *, overwrite: bool = False
+) -> Iterator[Callable[[Iterable[Relation]], None]]:
+    """A function that writes relations to `path`, by its extension, whole or not at all.
+
+    A path that cannot be written is refused when the block begins; the file appears, under its
+    name, when the block ends without an error.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in _WRITERS:
+        raise UsageError(
+            f"relations cannot be written as '{suffix}'"
+            if suffix
+            else "the name has no extension to tell the format of relations",
+            hint=f"name it {', '.join(_WRITERS)}",
+            place=str(path),
+        )
+    if not path.parent.is_dir():
+        raise UsageError(
+            "its directory does not exist", hint=f"mkdir -p {path.parent}", place=str(path)
+        )
+    with atomic_output(path, overwrite=overwrite) as temporary:
+        yield lambda relations: _WRITERS[suffix](relations, temporary)
 
 
 def write_relations(relations: Iterable[Relation], path: Path, *, overwrite: bool = False) -> None:
-    """Write relations by the path's extension, whole or not at all."""
-    with atomic_output(path, overwrite=overwrite) as temporary:
-        suffix = path.suffix.lower()
-        if suffix in (".jsonl", ".ndjson", ".json"):
-            with temporary.open("w", encoding="utf-8") as stream:
-                stream.writelines(relation_line(relation) + "\n" for relation in relations)
-        elif suffix == ".parquet":
-            pyarrow.parquet.write_table(relations_table(relations), temporary)
-        elif suffix in (".arrow", ".feather"):
-            pyarrow.feather.write_feather(relations_table(relations), str(temporary))
-        else:
-            raise UsageError(
-                f"relations cannot be written as {suffix or 'a file without an extension'}",
-                hint="name it .jsonl, .parquet or .arrow",
-                place=str(path),
-            )
+    """Write relations to a file by its extension, whole or not at all."""
+    with relations_output(path, overwrite=overwrite) as write:
+        write(relations)
+
+
+def _write_lines(relations: Iterable[Relation], path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="\n") as stream:
+        stream.writelines(relation_line(relation) + "\n" for relation in relations)
+
+
+def _write_parquet(relations: Iterable[Relation], path: Path) -> None:
+    pyarrow.parquet.write_table(relations_table(relations), path)
+
+
+def _write_arrow(relations: Iterable[Relation], path: Path) -> None:
+    table = relations_table(relations)
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table)
+
+
+_WRITERS: dict[str, Callable[[Iterable[Relation], Path], None]] = {
+    ".jsonl": _write_lines,
+    ".ndjson": _write_lines,
+    ".parquet": _write_parquet,
+    ".arrow": _write_arrow,
+    ".feather": _write_arrow,
+}

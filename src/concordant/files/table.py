@@ -1,7 +1,8 @@
 """Arrow tables, and everything that can become one, to a part.
 
 Knows the reserved columns and how structs become dotted names. Every topic of a table has all its
-attribute columns. pandas and Polars are never imported: an object is asked for its Arrow stream.
+attribute columns. pandas, Polars and Spark are never imported: an object is asked for its Arrow
+stream, or (a Spark DataFrame) for its Arrow table.
 """
 
 from __future__ import annotations
@@ -39,7 +40,11 @@ from concordant.model.kind import Kind
 
 def is_table(value: object) -> bool:
     """Can `as_table` take it?"""
-    return isinstance(value, pa.Table | pa.RecordBatch) or hasattr(value, "__arrow_c_stream__")
+    return (
+        isinstance(value, pa.Table | pa.RecordBatch)
+        or hasattr(value, "__arrow_c_stream__")
+        or callable(getattr(value, "toArrow", None))  # a Spark DataFrame
+    )
 
 
 def as_table(value: Any, name: str) -> Any:
@@ -52,6 +57,8 @@ def as_table(value: Any, name: str) -> Any:
         if type(value).__module__.split(".")[0] == "pandas":
             named = any(level is not None for level in value.index.names)
             return pa.Table.from_pandas(value, preserve_index=named)
+        if not hasattr(value, "__arrow_c_stream__"):
+            return value.toArrow()
         return pa.RecordBatchReader.from_stream(value).read_all()
     except (pa.ArrowException, AttributeError, TypeError, ValueError, OverflowError) as error:
         raise UsageError(

@@ -10,6 +10,7 @@ from concordant.correlate.compiled.jit import compiled, inlined
 from concordant.correlate.compiled.layout import (
     ARENA_BUMP,
     ARENA_FREE,
+    ARENA_LIMIT,
     BLOCK_KEYS,
     BLOCK_NEXT,
     Q_CAPACITY,
@@ -41,7 +42,7 @@ def allocate(arena, bits):
         return head
     size = 1 << bits
     start = arena[ARENA_BUMP]
-    if start + size > len(arena):
+    if start + size > arena[ARENA_LIMIT]:
         return -1
     arena[ARENA_BUMP] = start + size
     return start
@@ -135,7 +136,7 @@ def trim(arena, header):
 
 
 @compiled
-def find_block(plan, subscription, arena, columns, row):
+def find_block(plan, subscription, arena, cells, width, row):
     """The block of a row's partition, made if it is new; -1 if the arena is full."""
     root = plan[subscription + SUB_ROOT]
     key_count = plan[subscription + SUB_KEY_COUNT]
@@ -152,7 +153,7 @@ def find_block(plan, subscription, arena, columns, row):
     mask = (1 << bits) - 1
     place = 0
     for k in range(key_count):
-        place = mix(columns[plan[keys + k], row], place + 1)
+        place = mix(cells[row * width + plan[keys + k]], place + 1)
     place &= mask
     while True:
         block = arena[table + place]
@@ -160,7 +161,7 @@ def find_block(plan, subscription, arena, columns, row):
             break
         same = True
         for k in range(key_count):
-            if arena[block + BLOCK_KEYS + k] != columns[plan[keys + k], row]:
+            if arena[block + BLOCK_KEYS + k] != cells[row * width + plan[keys + k]]:
                 same = False
                 break
         if same:
@@ -173,7 +174,7 @@ def find_block(plan, subscription, arena, columns, row):
     for i in range(1 << size_bits):
         arena[block + i] = 0
     for k in range(key_count):
-        arena[block + BLOCK_KEYS + k] = columns[plan[keys + k], row]
+        arena[block + BLOCK_KEYS + k] = cells[row * width + plan[keys + k]]
     arena[block + BLOCK_NEXT] = arena[root + ROOT_FIRST]
     arena[root + ROOT_FIRST] = block
     arena[root + ROOT_BLOCKS] += 1

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
-from numba import njit
+from numba import njit, types
+from numba.extending import intrinsic
 
 
 def _digest() -> str:
@@ -43,3 +44,20 @@ def _stamped(dispatcher: Any) -> Any:
     if cache_file is not None and hasattr(cache_file, "_source_stamp"):
         cache_file._source_stamp = _STAMP
     return dispatcher
+
+
+@intrinsic
+def pointer_at(typingctx: Any, address: Any) -> Any:
+    """An address as something to index: a call then passes one word, where an array takes seven."""
+    del typingctx, address
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(types.int64)(types.int64), codegen
+
+
+@inlined
+def pointer(array):  # type: ignore[no-untyped-def]
+    """The first element of an int64 array; the array must outlive its use."""
+    return pointer_at(array.ctypes.data)

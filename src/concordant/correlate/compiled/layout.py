@@ -24,6 +24,8 @@ ARENA_BUMP = 0
 ARENA_FREE = 1
 """Heads of the lists of freed buffers, by size class (power of two)."""
 ARENA_CLASSES = 48
+ARENA_LIMIT = 60
+"""The words the arena has."""
 ARENA_ROOT = 64
 """Subscriptions' root records follow."""
 
@@ -250,12 +252,28 @@ OUT_FULL = 2
 LINE_NEEDED = 3
 """The cap on all queued events was reached, and nobody kept the order of arrival yet."""
 
+# --- control: where a run stands, and where its arrays are -------------------------------------
 CONTROL_ROW = 0
 CONTROL_CANDIDATE = 1
 CONTROL_OUT = 2
 CONTROL_PENDING = 3
 """A subscription whose cap on all queued events is still to be applied, or 0."""
-CONTROL_SIZE = 8
+CONTROL_OUT_LIMIT = 4
+CONTROL_DERIVED = 5
+"""Rows before this one have their computed columns."""
+CONTROL_NUMBERED = 6
+"""Rows before this one have their stream numbers."""
+CONTROL_WIDTH = 7
+"""Columns of a row."""
+CONTROL_PLAN = 8
+"""From here on: addresses of the arrays' first elements."""
+CONTROL_ARENA = 9
+CONTROL_CELLS = 10
+CONTROL_RANK = 11
+CONTROL_SCRATCH = 12
+CONTROL_OUTPUT = 13
+CONTROL_CANDIDATES = 14
+CONTROL_SIZE = 16
 
 # --- scratch ------------------------------------------------------------------------------------
 SLOTS_MAX = 64

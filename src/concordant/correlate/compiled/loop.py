@@ -9,18 +9,28 @@ from __future__ import annotations
 import numpy as np
 
 from concordant.correlate.compiled.arena import find_block, make_room, mix
-from concordant.correlate.compiled.jit import compiled
+from concordant.correlate.compiled.jit import compiled, pointer, pointer_at
 from concordant.correlate.compiled.layout import (
-    AT_STACK,
+    ARENA_FULL,
     BLOCK_KEYS,
     BLOCK_NEXT,
     COL_TOPIC,
     CON_PART_COUNT,
     CON_PARTS,
     CON_SUB,
+    CONTROL_ARENA,
     CONTROL_CANDIDATE,
+    CONTROL_CANDIDATES,
+    CONTROL_CELLS,
+    CONTROL_DERIVED,
+    CONTROL_NUMBERED,
+    CONTROL_OUTPUT,
     CONTROL_PENDING,
+    CONTROL_PLAN,
+    CONTROL_RANK,
     CONTROL_ROW,
+    CONTROL_SCRATCH,
+    CONTROL_WIDTH,
     DONE,
     NULL,
     OUT_CONJUNCTION,
@@ -60,20 +70,37 @@ from concordant.correlate.compiled.layout import (
 from concordant.correlate.compiled.steps import bound_all, give
 from concordant.correlate.compiled.values import run_program
 
-__all__ = [
-    "derive",
-    "make_room",
-    "mark",
-    "number",
-    "queued",
-    "record_starts",
-    "renumber",
-    "run",
-]
+
+@compiled
+def take(control_array, stop):
+    """Take the rows up to `stop`; DONE, or what is missing, to be called again after it was given.
+
+    One call serves a single live event too, so it has one array for an argument: `control` knows
+    where the others are.
+    """
+    control = pointer(control_array)
+    plan = pointer_at(control[CONTROL_PLAN])
+    arena = pointer_at(control[CONTROL_ARENA])
+    cells = pointer_at(control[CONTROL_CELLS])
+    rank = pointer_at(control[CONTROL_RANK])
+    scratch = pointer_at(control[CONTROL_SCRATCH])
+    width = control[CONTROL_WIDTH]
+    if plan[PLAN_DERIVED_COUNT] > 0:
+        _derive(plan, cells, width, rank, scratch, control[CONTROL_DERIVED], stop)
+    control[CONTROL_DERIVED] = stop
+    if plan[PLAN_NUMBERED_COUNT] > 0:
+        row = _number(plan, arena, cells, width, control[CONTROL_NUMBERED], stop)
+        control[CONTROL_NUMBERED] = row
+        if row < stop:
+            return ARENA_FULL
+    control[CONTROL_NUMBERED] = stop
+    out = pointer_at(control[CONTROL_OUTPUT])
+    candidates = pointer_at(control[CONTROL_CANDIDATES])
+    return _run(plan, arena, cells, width, rank, scratch, out, control, candidates, stop)
 
 
 @compiled
-def derive(plan, columns, rank, scratch, start, stop):
+def _derive(plan, cells, width, rank, scratch, start, stop):
     """Compute the columns that hold expressions of one event."""
     address = plan[PLAN_DERIVED]
     for _ in range(plan[PLAN_DERIVED_COUNT]):
@@ -81,47 +108,47 @@ def derive(plan, columns, rank, scratch, start, stop):
         program = plan[address + 1]
         address += 2
         for row in range(start, stop):
-            columns[column, row] = run_program(
-                plan, program, columns, rank, row, row, scratch[AT_STACK:]
+            cells[row * width + column] = run_program(
+                plan, program, cells, width, rank, row, row, scratch
             )
 
 
 @compiled
-def number(plan, arena, columns, start, stop):
+def _number(plan, arena, cells, width, start, stop):
     """Give each row its place in its topic's stream, per partition value.
 
     The records look like subscriptions to `find_block`; a block holds one counter per topic code.
     Returns the row at which the arena was full, or `stop`.
     """
     for row in range(start, stop):
-        if columns[COL_TOPIC, row] < 0:
+        if cells[row * width + COL_TOPIC] < 0:
             continue
         address = plan[PLAN_NUMBERED]
         for _ in range(plan[PLAN_NUMBERED_COUNT]):
             record = plan[address]
             column = plan[address + 1]
             address += 2
-            block = find_block(plan, record, arena, columns, row)
+            block = find_block(plan, record, arena, cells, width, row)
             if block < 0:
                 return row
-            at = block + BLOCK_KEYS + plan[record + SUB_KEY_COUNT] + columns[COL_TOPIC, row]
-            if columns[column, row] == NULL:  # not yet numbered by an interrupted call
+            at = block + BLOCK_KEYS + plan[record + SUB_KEY_COUNT] + cells[row * width + COL_TOPIC]
+            if cells[row * width + column] == NULL:  # not yet numbered by an interrupted call
                 arena[at] += 1
-                columns[column, row] = arena[at]
+                cells[row * width + column] = arena[at]
     return stop
 
 
 @compiled
-def run(plan, arena, columns, rank, scratch, out, control, candidates, stop):
+def _run(plan, arena, cells, width, rank, scratch, out, control, candidates, stop):
     """Give rows up to `stop` to the conjunctions; DONE, or what is missing."""
     pending = control[CONTROL_PENDING]
     if pending != 0:
-        result = bound_all(plan, pending, arena, columns, control[CONTROL_ROW])
+        result = bound_all(plan, pending, arena, cells, width, control[CONTROL_ROW])
         if result != DONE:
             return result
         control[CONTROL_PENDING] = 0
     for row in range(control[CONTROL_ROW], stop):
-        code = columns[COL_TOPIC, row]
+        code = cells[row * width + COL_TOPIC]
         router = plan[plan[PLAN_TOPICS] + code] if code >= 0 else 0
         if router != 0:
             if plan[router + ROUTER_EQUALS_COUNT] + plan[router + ROUTER_RANGES_COUNT] == 0:
@@ -131,17 +158,19 @@ def run(plan, arena, columns, rank, scratch, out, control, candidates, stop):
             else:
                 source = candidates
                 base = 0
-                count = _route(plan, router, columns, candidates, row)
+                count = _route(plan, router, cells, width, candidates, row)
             for i in range(control[CONTROL_CANDIDATE], count):
                 conjunction = source[base + i]
-                result = give(plan, conjunction, arena, columns, rank, scratch, out, control, row)
+                result = give(
+                    plan, conjunction, arena, cells, width, rank, scratch, out, control, row
+                )
                 if result != DONE:
                     control[CONTROL_ROW] = row
                     control[CONTROL_CANDIDATE] = i
                     return result
                 subscription = plan[conjunction + CON_SUB]
                 if i + 1 == count or plan[source[base + i + 1] + CON_SUB] != subscription:
-                    result = bound_all(plan, subscription, arena, columns, row)
+                    result = bound_all(plan, subscription, arena, cells, width, row)
                     if result != DONE:
                         control[CONTROL_ROW] = row
                         control[CONTROL_CANDIDATE] = i + 1
@@ -153,14 +182,14 @@ def run(plan, arena, columns, rank, scratch, out, control, candidates, stop):
 
 
 @compiled
-def _route(plan, router, columns, candidates, row):
+def _route(plan, router, cells, width, candidates, row):
     """The conjunctions that may admit a row, ascending, each once."""
     count = plan[router + ROUTER_ALWAYS_COUNT]
     for i in range(count):
         candidates[i] = plan[plan[router + ROUTER_ALWAYS] + i]
     address = plan[router + ROUTER_EQUALS]
     for _ in range(plan[router + ROUTER_EQUALS_COUNT]):
-        value = columns[plan[address], row]
+        value = cells[row * width + plan[address]]
         table = plan[address + 1]
         mask = (1 << plan[address + 2]) - 1
         address += 3
@@ -177,7 +206,7 @@ def _route(plan, router, columns, candidates, row):
             place = (place + 1) & mask
     address = plan[router + ROUTER_RANGES]
     for _ in range(plan[router + ROUTER_RANGES_COUNT]):
-        value = columns[plan[address], row]
+        value = cells[row * width + plan[address]]
         upward = plan[address + 1]
         pairs = plan[address + 2]
         size = plan[address + 3]
@@ -213,6 +242,12 @@ def _sort(candidates, count):
 
 
 @compiled
+def make_queue_room(control_array, header, words):
+    """Room for words in a queue; False if the arena is full."""
+    return make_room(pointer_at(control_array[CONTROL_ARENA]), header, words)
+
+
+@compiled
 def record_starts(words, slot_counts):
     """Where each output record begins."""
     count = 0
@@ -232,8 +267,10 @@ def record_starts(words, slot_counts):
 
 
 @compiled
-def mark(plan, arena, live):
+def mark(control_array, live):
     """Set live[row] for every row that a queue or a finished part-relation still holds."""
+    plan = pointer_at(control_array[CONTROL_PLAN])
+    arena = pointer_at(control_array[CONTROL_ARENA])
     for s in range(plan[PLAN_SUBSCRIPTION_COUNT]):
         subscription = plan[plan[PLAN_SUBSCRIPTIONS] + s]
         block = arena[plan[subscription + SUB_ROOT] + ROOT_FIRST]
@@ -253,8 +290,10 @@ def mark(plan, arena, live):
 
 
 @compiled
-def queued(plan, subscription, arena):
+def queued(control_array, subscription):
     """Every queued event of a subscription: block, queue, row, canonical order of conjunction."""
+    plan = pointer_at(control_array[CONTROL_PLAN])
+    arena = pointer_at(control_array[CONTROL_ARENA])
     root = plan[subscription + SUB_ROOT]
     found = np.empty((arena[root + ROOT_QUEUED], 4), np.int64)
     count = 0
@@ -303,8 +342,10 @@ def _mark_queue(arena, header, live):
 
 
 @compiled
-def renumber(plan, arena, new_row):
+def renumber(control_array, new_row):
     """Replace every row by its new number."""
+    plan = pointer_at(control_array[CONTROL_PLAN])
+    arena = pointer_at(control_array[CONTROL_ARENA])
     for s in range(plan[PLAN_SUBSCRIPTION_COUNT]):
         subscription = plan[plan[PLAN_SUBSCRIPTIONS] + s]
         root = plan[subscription + SUB_ROOT]

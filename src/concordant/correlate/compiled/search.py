@@ -16,7 +16,6 @@ from concordant.correlate.compiled.layout import (
     AT_INDEX,
     AT_LOW,
     AT_ROW,
-    AT_STACK,
     AT_STEPS,
     AT_TO,
     AT_VISIT,
@@ -70,14 +69,14 @@ from concordant.correlate.compiled.values import run_program, test
 
 
 @compiled
-def fits(plan, slot, columns, rank, row):
+def fits(plan, slot, cells, width, rank, row):
     """Do all unary predicates of a slot hold for a row?"""
     address = plan[slot + SLOT_UNARY]
     for _ in range(plan[slot + SLOT_UNARY_COUNT]):
         if not test(
             plan[address + UNARY_OP],
             plan[address + UNARY_HOW],
-            columns[plan[address + UNARY_COLUMN], row],
+            cells[row * width + plan[address + UNARY_COLUMN]],
             plan[address + UNARY_VALUE],
             rank,
         ):
@@ -94,11 +93,11 @@ def row_at(arena, place):
 
 
 @compiled
-def first_from(arena, data, low, high, columns, column, value, strict):
+def first_from(arena, data, low, high, cells, width, column, value, strict):
     """The first place whose value is at least `value` (greater, if strict); values ascend."""
     while low < high:
         middle = (low + high) >> 1
-        found = columns[column, row_at(arena, data + middle)]
+        found = cells[row_at(arena, data + middle) * width + column]
         if found > value or (found == value and not strict):
             high = middle
         else:
@@ -107,7 +106,7 @@ def first_from(arena, data, low, high, columns, column, value, strict):
 
 
 @compiled
-def search(plan, subscription, part, block, arena, columns, rank, scratch, pinned):
+def search(plan, subscription, part, block, arena, cells, width, rank, scratch, pinned):
     """Bind every slot of a part; True if a combination was found.
 
     `pinned` is the topic record whose newest event must be its last instance, or -1. The places
@@ -121,13 +120,13 @@ def search(plan, subscription, part, block, arena, columns, rank, scratch, pinne
         header = block + plan[topic + TOPIC_QUEUE]
         head = arena[header + Q_HEAD]
         tail = arena[header + Q_TAIL]
-        width = plan[topic + TOPIC_WIDTH]
-        if tail - head - arena[header + Q_DEAD] < width:
+        instances = plan[topic + TOPIC_WIDTH]
+        if tail - head - arena[header + Q_DEAD] < instances:
             return False
         first = plan[topic + TOPIC_FIRST]
-        for i in range(width):
+        for i in range(instances):
             scratch[AT_LOW + first + i] = head + i
-            scratch[AT_HIGH + first + i] = tail - (width - 1 - i)
+            scratch[AT_HIGH + first + i] = tail - (instances - 1 - i)
             scratch[AT_ROW + first + i] = -1
     # The pinned event is the newest of all where times never decrease.
     anchored = pinned >= 0 and plan[PLAN_TIME_ORDERED] != 0
@@ -137,16 +136,16 @@ def search(plan, subscription, part, block, arena, columns, rank, scratch, pinne
         header = block + plan[pinned + TOPIC_QUEUE]
         place = arena[header + Q_TAIL] - 1
         row = arena[arena[header + Q_DATA] + place]
-        if not fits(plan, slots + slot * SLOT_SIZE, columns, rank, row):
+        if not fits(plan, slots + slot * SLOT_SIZE, cells, width, rank, row):
             return False
         scratch[AT_LOW + slot] = place
         scratch[AT_INDEX + slot] = place
         scratch[AT_ROW + slot] = row
-        newest = columns[COL_TIME, row]
+        newest = cells[row * width + COL_TIME]
     oldest = newest - plan[subscription + SUB_WITHIN]
     if anchored and plan[subscription + SUB_WITHIN] >= 0:
-        _shrink_to(plan, part, block, arena, columns, scratch, oldest)
-    if not _shrink(plan, part, block, arena, columns, scratch):
+        _shrink_to(plan, part, block, arena, cells, width, scratch, oldest)
+    if not _shrink(plan, part, block, arena, cells, width, scratch):
         return False
     free = 0
     for i in range(slot_count):
@@ -158,12 +157,12 @@ def search(plan, subscription, part, block, arena, columns, rank, scratch, pinne
         return True
     spread = -1 if anchored else plan[subscription + SUB_WITHIN]
     depth = 0
-    _enter(plan, subscription, part, block, arena, columns, scratch, depth)
+    _enter(plan, subscription, part, block, arena, cells, width, scratch, depth)
     while True:
         slot = scratch[AT_VISIT + depth]
         scratch[AT_ROW + slot] = -1
         if not _advance(
-            plan, subscription, part, block, arena, columns, rank, scratch, depth, spread
+            plan, subscription, part, block, arena, cells, width, rank, scratch, depth, spread
         ):
             depth -= 1
             if depth < 0:
@@ -172,7 +171,7 @@ def search(plan, subscription, part, block, arena, columns, rank, scratch, pinne
             return True
         else:
             depth += 1
-            _enter(plan, subscription, part, block, arena, columns, scratch, depth)
+            _enter(plan, subscription, part, block, arena, cells, width, scratch, depth)
 
 
 @compiled
@@ -182,18 +181,18 @@ def _queue_of(plan, part, block, slot):
 
 
 @compiled
-def _shrink_to(plan, part, block, arena, columns, scratch, oldest):
+def _shrink_to(plan, part, block, arena, cells, width, scratch, oldest):
     """Leave out of the slots' ranges what is older than `within` allows."""
     for slot in range(plan[part + PART_SLOT_COUNT]):
         data = arena[_queue_of(plan, part, block, slot) + Q_DATA]
         low = scratch[AT_LOW + slot]
         high = scratch[AT_HIGH + slot]
-        low = first_from(arena, data, low, high, columns, COL_TIME, oldest, False)
+        low = first_from(arena, data, low, high, cells, width, COL_TIME, oldest, False)
         scratch[AT_LOW + slot] = low
 
 
 @compiled
-def _shrink(plan, part, block, arena, columns, scratch):
+def _shrink(plan, part, block, arena, cells, width, scratch):
     """Shrink the slots' ranges by order constraints; False if one is empty.
 
     Constraints of the form "earlier than" are closed under minimum, so for these alone the lower
@@ -219,22 +218,30 @@ def _shrink(plan, part, block, arena, columns, scratch):
                 return False
             data = arena[_queue_of(plan, part, block, one) + Q_DATA]
             other_data = arena[_queue_of(plan, part, block, other) + Q_DATA]
-            value = columns[column, row_at(arena, data + low)]
+            value = cells[row_at(arena, data + low) * width + column]
             new = other_low
-            first = columns[other_column, row_at(arena, other_data + other_low)]
+            first = cells[row_at(arena, other_data + other_low) * width + other_column]
             if first < value or (strict and first == value):
                 new = first_from(
-                    arena, other_data, other_low, other_high, columns, other_column, value, strict
+                    arena,
+                    other_data,
+                    other_low,
+                    other_high,
+                    cells,
+                    width,
+                    other_column,
+                    value,
+                    strict,
                 )
             if new != other_low:
                 scratch[AT_LOW + other] = new
                 changed = True
                 if new >= other_high:
                     return False
-            value = columns[other_column, row_at(arena, other_data + other_high - 1)]
-            last = columns[column, row_at(arena, data + high - 1)]
+            value = cells[row_at(arena, other_data + other_high - 1) * width + other_column]
+            last = cells[row_at(arena, data + high - 1) * width + column]
             if last > value or (strict and last == value):
-                new = first_from(arena, data, low, high, columns, column, value, not strict)
+                new = first_from(arena, data, low, high, cells, width, column, value, not strict)
                 scratch[AT_HIGH + one] = new
                 changed = True
                 if new <= low:
@@ -248,7 +255,7 @@ def _shrink(plan, part, block, arena, columns, scratch):
 
 
 @compiled
-def _enter(plan, subscription, part, block, arena, columns, scratch, depth):
+def _enter(plan, subscription, part, block, arena, cells, width, scratch, depth):
     """Set the range of the slot at this depth from the slots already bound."""
     slot = scratch[AT_VISIT + depth]
     record = plan[part + PART_SLOTS] + slot * SLOT_SIZE
@@ -268,9 +275,9 @@ def _enter(plan, subscription, part, block, arena, columns, scratch, depth):
         else:
             high = min(high, place - (other - slot) + 1)
         if numbers >= 0 and low < high:
-            wanted = columns[numbers, row] + (slot - other)
-            low = first_from(arena, data, low, high, columns, numbers, wanted, False)
-            if low < high and columns[numbers, row_at(arena, data + low)] == wanted:
+            wanted = cells[row * width + numbers] + (slot - other)
+            low = first_from(arena, data, low, high, cells, width, numbers, wanted, False)
+            if low < high and cells[row_at(arena, data + low) * width + numbers] == wanted:
                 high = low + 1
             else:
                 high = low
@@ -279,12 +286,12 @@ def _enter(plan, subscription, part, block, arena, columns, scratch, depth):
         other_row = scratch[AT_ROW + plan[address + BINARY_OTHER]]
         if plan[address + BINARY_MONOTONE] and other_row >= 0 and low < high:
             column = plan[address + BINARY_MINE]
-            value = columns[plan[address + BINARY_THEIRS], other_row]
+            value = cells[other_row * width + plan[address + BINARY_THEIRS]]
             op = plan[address + BINARY_OP]
             if op == OP_GT or op == OP_GE or op == OP_EQ:
-                low = first_from(arena, data, low, high, columns, column, value, op == OP_GT)
+                low = first_from(arena, data, low, high, cells, width, column, value, op == OP_GT)
             if op == OP_LT or op == OP_LE or op == OP_EQ:
-                high = first_from(arena, data, low, high, columns, column, value, op != OP_LT)
+                high = first_from(arena, data, low, high, cells, width, column, value, op != OP_LT)
         address += BINARY_SIZE
     scratch[AT_FROM + depth] = low
     scratch[AT_TO + depth] = high
@@ -292,7 +299,7 @@ def _enter(plan, subscription, part, block, arena, columns, scratch, depth):
 
 
 @compiled
-def _advance(plan, subscription, part, block, arena, columns, rank, scratch, depth, spread):
+def _advance(plan, subscription, part, block, arena, cells, width, rank, scratch, depth, spread):
     """Bind the next candidate of the slot at this depth; False when there is none."""
     slot = scratch[AT_VISIT + depth]
     record = plan[part + PART_SLOTS] + slot * SLOT_SIZE
@@ -311,9 +318,9 @@ def _advance(plan, subscription, part, block, arena, columns, rank, scratch, dep
         steps += 1
         if (
             row >= 0
-            and (not several or fits(plan, record, columns, rank, row))
-            and _agrees(plan, record, columns, rank, scratch, row)
-            and (spread < 0 or _near(plan, part, columns, scratch, row, spread))
+            and (not several or fits(plan, record, cells, width, rank, row))
+            and _agrees(plan, record, cells, width, rank, scratch, row)
+            and (spread < 0 or _near(plan, part, cells, width, scratch, row, spread))
         ):
             found = True
             break
@@ -327,7 +334,7 @@ def _advance(plan, subscription, part, block, arena, columns, rank, scratch, dep
 
 
 @compiled
-def _agrees(plan, record, columns, rank, scratch, row):
+def _agrees(plan, record, cells, width, rank, scratch, row):
     """Do the binary predicates with the slots already bound hold?"""
     address = plan[record + SLOT_BINARY]
     for _ in range(plan[record + SLOT_BINARY_COUNT]):
@@ -338,13 +345,13 @@ def _agrees(plan, record, columns, rank, scratch, row):
                 a, b = row, other_row
                 if plan[address + BINARY_SWAPPED]:
                     a, b = other_row, row
-                if run_program(plan, program, columns, rank, a, b, scratch[AT_STACK:]) != 1:
+                if run_program(plan, program, cells, width, rank, a, b, scratch) != 1:
                     return False
             elif not test(
                 plan[address + BINARY_OP],
                 plan[address + BINARY_HOW],
-                columns[plan[address + BINARY_MINE], row],
-                columns[plan[address + BINARY_THEIRS], other_row],
+                cells[row * width + plan[address + BINARY_MINE]],
+                cells[other_row * width + plan[address + BINARY_THEIRS]],
                 rank,
             ):
                 return False
@@ -353,11 +360,11 @@ def _agrees(plan, record, columns, rank, scratch, row):
 
 
 @compiled
-def _near(plan, part, columns, scratch, row, spread):
+def _near(plan, part, cells, width, scratch, row, spread):
     """Is the row's time within reach of all rows already bound?"""
-    time = columns[COL_TIME, row]
+    time = cells[row * width + COL_TIME]
     for slot in range(plan[part + PART_SLOT_COUNT]):
         other = scratch[AT_ROW + slot]
-        if other >= 0 and abs(columns[COL_TIME, other] - time) > spread:
+        if other >= 0 and abs(cells[other * width + COL_TIME] - time) > spread:
             return False
     return True

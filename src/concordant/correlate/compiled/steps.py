@@ -29,6 +29,7 @@ from concordant.correlate.compiled.layout import (
     CONSUME_SLIDE,
     CONSUME_SUFFIX,
     CONTROL_OUT,
+    CONTROL_OUT_LIMIT,
     DONE,
     LINE_NEEDED,
     LONG_AGO,
@@ -83,9 +84,9 @@ _LINE_WORDS = 3
 
 
 @compiled
-def give(plan, conjunction, arena, columns, rank, scratch, out, control, row):
+def give(plan, conjunction, arena, cells, width, rank, scratch, out, control, row):
     """Give an event to a conjunction; says DONE, or what is missing (and has done nothing)."""
-    code = columns[COL_TOPIC, row]
+    code = cells[row * width + COL_TOPIC]
     pair = plan[conjunction + CON_PART_OF_TOPIC]
     while plan[pair] != code:
         pair += 2
@@ -96,16 +97,19 @@ def give(plan, conjunction, arena, columns, rank, scratch, out, control, row):
     slot = plan[part + PART_SLOTS] + plan[topic + TOPIC_FIRST] * SLOT_SIZE
     admitted = False
     for i in range(plan[topic + TOPIC_WIDTH]):
-        if fits(plan, slot + i * SLOT_SIZE, columns, rank, row):
+        if fits(plan, slot + i * SLOT_SIZE, cells, width, rank, row):
             admitted = True
             break
     if not admitted:
         return DONE
     subscription = plan[conjunction + CON_SUB]
     root = plan[subscription + SUB_ROOT]
-    if control[CONTROL_OUT] + OUT_SLOTS + plan[conjunction + CON_SLOTS] > len(out):
+    if (
+        control[CONTROL_OUT] + OUT_SLOTS + plan[conjunction + CON_SLOTS]
+        > control[CONTROL_OUT_LIMIT]
+    ):
         return OUT_FULL
-    block = find_block(plan, subscription, arena, columns, row)
+    block = find_block(plan, subscription, arena, cells, width, row)
     if block < 0:
         return ARENA_FULL
     header = block + plan[topic + TOPIC_QUEUE]
@@ -120,8 +124,8 @@ def give(plan, conjunction, arena, columns, rank, scratch, out, control, row):
     arena[root + ROOT_ADMITTED] += 1
     leftover = block + plan[part + PART_LEFTOVER]
     if plan[subscription + SUB_WITHIN] >= 0 and plan[PLAN_TIME_ORDERED] and not arena[leftover]:
-        oldest = columns[COL_TIME, row] - plan[subscription + SUB_WITHIN]
-        _expire(plan, part, root, block, arena, columns, oldest)
+        oldest = cells[row * width + COL_TIME] - plan[subscription + SUB_WITHIN]
+        _expire(plan, part, root, block, arena, cells, width, oldest)
     append(arena, header, row)
     arena[root + ROOT_QUEUED] += 1
     if lined:
@@ -130,19 +134,19 @@ def give(plan, conjunction, arena, columns, rank, scratch, out, control, row):
         append(arena, root + ROOT_LINE, row)
     scratch[AT_STEPS] = 0
     pinned = -1 if arena[leftover] else topic
-    matched = search(plan, subscription, part, block, arena, columns, rank, scratch, pinned)
+    matched = search(plan, subscription, part, block, arena, cells, width, rank, scratch, pinned)
     _account(plan, root, arena, scratch)
     arena[leftover] = 1 if matched and plan[subscription + SUB_CONSUME] == CONSUME_SLIDE else 0
     if matched:
-        _dispose(plan, subscription, part, root, block, arena, columns, scratch)
+        _dispose(plan, subscription, part, root, block, arena, cells, width, scratch)
     if plan[subscription + SUB_QUEUE_MAX] >= 0:
-        _bound_queue(plan, subscription, root, header, arena, columns, row)
+        _bound_queue(plan, subscription, root, header, arena, cells, width, row)
     if not matched:
         return DONE
     if finished >= 0:
         for i in range(plan[part + PART_SLOT_COUNT]):
             append(arena, block + finished, scratch[AT_ROW + i])
-        if not _concatenate(plan, conjunction, subscription, block, arena, columns, scratch):
+        if not _concatenate(plan, conjunction, subscription, block, arena, cells, width, scratch):
             return DONE
     else:
         for i in range(plan[part + PART_SLOT_COUNT]):
@@ -173,21 +177,21 @@ def _account(plan, root, arena, scratch):
 
 
 @compiled
-def _uncount(arena, root, columns, row):
+def _uncount(arena, root, cells, width, row):
     """One queued event less, unless it was found too old and uncounted before."""
-    if columns[COL_TIME, row] >= arena[root + ROOT_EXPIRED_BEFORE]:
+    if cells[row * width + COL_TIME] >= arena[root + ROOT_EXPIRED_BEFORE]:
         arena[root + ROOT_QUEUED] -= 1
 
 
 @compiled
-def _cut(root, header, arena, columns, start, stop):
+def _cut(root, header, arena, cells, width, start, stop):
     """Remove the places start to stop, one end of which is an end of the queue."""
     data = arena[header + Q_DATA]
     for place in range(start, stop):
         if arena[data + place] < 0:
             arena[header + Q_DEAD] -= 1
         else:
-            _uncount(arena, root, columns, arena[data + place])
+            _uncount(arena, root, cells, width, arena[data + place])
     if start == arena[header + Q_HEAD]:
         arena[header + Q_HEAD] = stop
     else:
@@ -196,29 +200,29 @@ def _cut(root, header, arena, columns, start, stop):
 
 
 @compiled
-def _kill(root, header, arena, columns, place):
+def _kill(root, header, arena, cells, width, place):
     """Remove one place anywhere in the queue."""
     data = arena[header + Q_DATA]
-    _uncount(arena, root, columns, arena[data + place])
+    _uncount(arena, root, cells, width, arena[data + place])
     arena[data + place] = ~arena[data + place]
     arena[header + Q_DEAD] += 1
 
 
 @compiled
-def _expire(plan, part, root, block, arena, columns, oldest):
+def _expire(plan, part, root, block, arena, cells, width, oldest):
     for t in range(plan[part + PART_TOPIC_COUNT]):
         header = block + plan[plan[part + PART_TOPICS] + t * TOPIC_SIZE + TOPIC_QUEUE]
         head = arena[header + Q_HEAD]
         tail = arena[header + Q_TAIL]
         data = arena[header + Q_DATA]
-        if head < tail and columns[COL_TIME, row_at(arena, data + head)] < oldest:
-            stop = first_from(arena, data, head, tail, columns, COL_TIME, oldest, False)
+        if head < tail and cells[row_at(arena, data + head) * width + COL_TIME] < oldest:
+            stop = first_from(arena, data, head, tail, cells, width, COL_TIME, oldest, False)
             arena[root + ROOT_EXPIRED] += stop - head
-            _cut(root, header, arena, columns, head, stop)
+            _cut(root, header, arena, cells, width, head, stop)
 
 
 @compiled
-def _dispose(plan, subscription, part, root, block, arena, columns, scratch):
+def _dispose(plan, subscription, part, root, block, arena, cells, width, scratch):
     consume = plan[subscription + SUB_CONSUME]
     for t in range(plan[part + PART_TOPIC_COUNT]):
         topic = plan[part + PART_TOPICS] + t * TOPIC_SIZE
@@ -227,29 +231,29 @@ def _dispose(plan, subscription, part, root, block, arena, columns, scratch):
         last = first + plan[topic + TOPIC_WIDTH] - 1
         head = arena[header + Q_HEAD]
         if consume == CONSUME_PREFIX:
-            _cut(root, header, arena, columns, head, scratch[AT_INDEX + last] + 1)
+            _cut(root, header, arena, cells, width, head, scratch[AT_INDEX + last] + 1)
         elif consume == CONSUME_SLIDE:
-            _cut(root, header, arena, columns, head, scratch[AT_INDEX + first] + 1)
+            _cut(root, header, arena, cells, width, head, scratch[AT_INDEX + first] + 1)
         elif consume == CONSUME_SUFFIX:
             start = scratch[AT_INDEX + first]
-            _cut(root, header, arena, columns, start, arena[header + Q_TAIL])
+            _cut(root, header, arena, cells, width, start, arena[header + Q_TAIL])
         elif consume == CONSUME_MATCHED:
             for slot in range(first, last + 1):
-                _kill(root, header, arena, columns, scratch[AT_INDEX + slot])
+                _kill(root, header, arena, cells, width, scratch[AT_INDEX + slot])
             trim(arena, header)
 
 
 @compiled
-def _oldest_of(arena, columns, data, count):
+def _oldest_of(arena, cells, width, data, count):
     """The smallest time of the rows of a finished part-relation."""
-    oldest = columns[COL_TIME, arena[data]]
+    oldest = cells[arena[data] * width + COL_TIME]
     for i in range(1, count):
-        oldest = min(oldest, columns[COL_TIME, arena[data + i]])
+        oldest = min(oldest, cells[arena[data + i] * width + COL_TIME])
     return oldest
 
 
 @compiled
-def _concatenate(plan, conjunction, subscription, block, arena, columns, scratch):
+def _concatenate(plan, conjunction, subscription, block, arena, cells, width, scratch):
     """Join the heads of all parts; heads too old for `within` are given up."""
     parts = plan[conjunction + CON_PARTS]
     count = plan[conjunction + CON_PART_COUNT]
@@ -266,10 +270,10 @@ def _concatenate(plan, conjunction, subscription, block, arena, columns, scratch
                 return False
             data = arena[header + Q_DATA] + head
             size = plan[part + PART_SLOT_COUNT]
-            old = _oldest_of(arena, columns, data, size)
-            new = columns[COL_TIME, arena[data]]
+            old = _oldest_of(arena, cells, width, data, size)
+            new = cells[arena[data] * width + COL_TIME]
             for i in range(1, size):
-                new = max(new, columns[COL_TIME, arena[data + i]])
+                new = max(new, cells[arena[data + i] * width + COL_TIME])
             if oldest_part < 0 or old < oldest:
                 oldest = old
                 oldest_part = part
@@ -297,22 +301,22 @@ def _pop(arena, header, words):
 
 
 @compiled
-def _too_old_before(plan, subscription, columns, row):
+def _too_old_before(plan, subscription, cells, width, row):
     """The time before which events no longer count."""
     within = plan[subscription + SUB_WITHIN]
     if within < 0 or not plan[PLAN_TIME_ORDERED]:
         return LONG_AGO
-    return columns[COL_TIME, row] - within
+    return cells[row * width + COL_TIME] - within
 
 
 @compiled
-def _bound_queue(plan, subscription, root, header, arena, columns, row):
+def _bound_queue(plan, subscription, root, header, arena, cells, width, row):
     """The cap per queue: the oldest that still counts goes."""
     head = arena[header + Q_HEAD]
     tail = arena[header + Q_TAIL]
     data = arena[header + Q_DATA]
-    oldest = _too_old_before(plan, subscription, columns, row)
-    start = first_from(arena, data, head, tail, columns, COL_TIME, oldest, False)
+    oldest = _too_old_before(plan, subscription, cells, width, row)
+    start = first_from(arena, data, head, tail, cells, width, COL_TIME, oldest, False)
     if not plan[PLAN_TIME_ORDERED]:
         start = head
     live = tail - start
@@ -323,7 +327,7 @@ def _bound_queue(plan, subscription, root, header, arena, columns, row):
     place = start
     while live > plan[subscription + SUB_QUEUE_MAX]:
         if arena[data + place] >= 0:
-            _kill(root, header, arena, columns, place)
+            _kill(root, header, arena, cells, width, place)
             arena[root + ROOT_CAPPED] += 1
             live -= 1
         place += 1
@@ -331,7 +335,7 @@ def _bound_queue(plan, subscription, root, header, arena, columns, row):
 
 
 @compiled
-def bound_all(plan, subscription, arena, columns, row):
+def bound_all(plan, subscription, arena, cells, width, row):
     """The cap on all queued events: the oldest by arrival goes; LINE_NEEDED if nobody knows it."""
     root = plan[subscription + SUB_ROOT]
     limit = plan[subscription + SUB_QUEUED_MAX]
@@ -340,7 +344,7 @@ def bound_all(plan, subscription, arena, columns, row):
     if not arena[root + ROOT_LINED]:
         return LINE_NEEDED
     line = root + ROOT_LINE
-    oldest = _too_old_before(plan, subscription, columns, row)
+    oldest = _too_old_before(plan, subscription, cells, width, row)
     while arena[root + ROOT_QUEUED] > limit:
         at = arena[line + Q_DATA] + arena[line + Q_HEAD]
         header = arena[at] + arena[at + 1]
@@ -349,20 +353,20 @@ def bound_all(plan, subscription, arena, columns, row):
         _pop(arena, line, _LINE_WORDS)
         if place < 0:
             continue
-        if columns[COL_TIME, wanted] < oldest:
+        if cells[wanted * width + COL_TIME] < oldest:
             # It stays for a match that may be left over, but counts no more.
             arena[root + ROOT_QUEUED] -= 1
             continue
-        _kill(root, header, arena, columns, place)
+        _kill(root, header, arena, cells, width, place)
         trim(arena, header)
         arena[root + ROOT_CAPPED] += 1
     if oldest > arena[root + ROOT_EXPIRED_BEFORE]:
-        _pass_expired(root, arena, columns, oldest)
+        _pass_expired(root, arena, cells, width, oldest)
     return DONE
 
 
 @compiled
-def _pass_expired(root, arena, columns, oldest):
+def _pass_expired(root, arena, cells, width, oldest):
     """Uncount what is too old at the front of the line, so that it is never counted twice."""
     line = root + ROOT_LINE
     while arena[line + Q_HEAD] < arena[line + Q_TAIL]:
@@ -370,7 +374,7 @@ def _pass_expired(root, arena, columns, oldest):
         wanted = arena[at + 2]
         place = _place_of(arena, arena[at] + arena[at + 1], wanted)
         if place >= 0:
-            if columns[COL_TIME, wanted] >= oldest:
+            if cells[wanted * width + COL_TIME] >= oldest:
                 break
             arena[root + ROOT_QUEUED] -= 1
         _pop(arena, line, _LINE_WORDS)

@@ -16,6 +16,7 @@ from numba.extending import intrinsic
 
 from concordant.correlate.compiled.jit import compiled, inlined
 from concordant.correlate.compiled.layout import (
+    AT_STACK,
     CODE_ADD_FLOAT,
     CODE_ADD_INT,
     CODE_COMPARE,
@@ -151,19 +152,19 @@ def _finite(value):
 
 
 @compiled
-def run_program(plan, address, columns, rank, row_a, row_b, scratch):
+def run_program(plan, address, cells, width, rank, row_a, row_b, scratch):
     """Evaluate postfix code over one or two rows; null when there is no value."""
     count = plan[address]
-    top = -1
+    top = AT_STACK - 1
     for i in range(count):
         code = plan[address + 1 + 2 * i]
         argument = plan[address + 2 + 2 * i]
         if code == CODE_LOAD_A:
             top += 1
-            scratch[top] = columns[argument, row_a]
+            scratch[top] = cells[row_a * width + argument]
         elif code == CODE_LOAD_B:
             top += 1
-            scratch[top] = columns[argument, row_b]
+            scratch[top] = cells[row_b * width + argument]
         elif code == CODE_CONST:
             top += 1
             scratch[top] = argument
