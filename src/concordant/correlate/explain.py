@@ -69,7 +69,7 @@ class Account(msgspec.Struct, kw_only=True):
     outcome: str
     """One of `_OUTCOMES`."""
     consumer: str = ""
-    """The relation whose completion removed the event."""
+    """The relation, or part of a staged one, whose match removed the event."""
     taken: list[Taken] = []
     refusals: list[Refusal] = []
     waits: list[Wait] = []
@@ -88,17 +88,19 @@ class Account(msgspec.Struct, kw_only=True):
 _OUTCOMES = {
     "refused": "not admitted: no slot of its topic takes it",
     "waiting": "admitted, and still queued at the end of the events",
-    "consumed": "admitted, then removed unused when relation {consumer} was delivered",
+    "consumed": "admitted, then removed unused by {consumer}",
     "too old": "admitted, then dropped: too old for 'within' before a match",
     "over the cap": "admitted, then dropped by a cap on queued events",
     "finished": "its part of the relation is matched and waits for the other parts",
 }
 
 
-def explain(plan: Plan, events: Iterable[Event], event_id: str) -> list[Account]:
+def explain(
+    plan: Plan, events: Iterable[Event], event_id: str, *, time_ordered: bool = True
+) -> list[Account]:
     """One account per conjunction that asks for the event's topic; refuses an unknown id."""
     witness = _Witness(event_id)
-    engine = Engine(plan, observer=witness)
+    engine = Engine(plan, time_ordered=time_ordered, observer=witness)
     found = False
     for event in events:
         engine.step([event])
@@ -122,6 +124,7 @@ class _Witness(Observer):
 
     def __init__(self, event_id: str) -> None:
         self._id = event_id
+        self._just_removed: Account | None = None
         self.accounts: dict[tuple[str, int], Account] = {}
 
     def _is_mine(self, entry: Entry) -> bool:
@@ -149,10 +152,20 @@ class _Witness(Observer):
     def finished(self, taken: Sequence[Entry], conjunction: ConjunctionPlan) -> None:
         if any(map(self._is_mine, taken)):
             self.accounts[conjunction.subscription, conjunction.number].outcome = "finished"
+        ids = ", ".join(entry.event.id for entry in taken)
+        self._name_consumer(f"the waiting part ({ids})")
 
     def removed(self, entry: Entry, conjunction: ConjunctionPlan, why: str) -> None:
         if self._is_mine(entry):
-            self.accounts[conjunction.subscription, conjunction.number].outcome = why
+            account = self.accounts[conjunction.subscription, conjunction.number]
+            account.outcome = why
+            self._just_removed = account
+
+    def _name_consumer(self, consumer: str) -> None:
+        """What has just matched is what removed the event, if it was removed in this step."""
+        if self._just_removed is not None and self._just_removed.outcome == "consumed":
+            self._just_removed.consumer = consumer
+        self._just_removed = None
 
     def delivered(
         self, taken: Sequence[Entry], conjunction: ConjunctionPlan, relation: Relation
@@ -164,8 +177,7 @@ class _Witness(Observer):
             if self._is_mine(entry):
                 account.taken.append(Taken(relation.id, str(slot), relation.event_ids))
                 account.outcome = "consumed" if account.outcome == "finished" else account.outcome
-        if account.outcome == "consumed" and not account.consumer:
-            account.consumer = relation.id
+        self._name_consumer(f"relation {relation.id}")
 
 
 def _refusal(slot: str, entry: Entry, predicates: Sequence[Comparison]) -> Refusal:

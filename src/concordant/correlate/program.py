@@ -399,20 +399,12 @@ def _conjunction(
         record[at.PART_OUT] = writer.put([place[slot] for slot in part.slots])
         parts.append(record)
     first = writer.put([word for record in parts for word in record])
-    pairs = [
-        word
-        for i, part in enumerate(conjunction.parts)
-        for topic in part.topics
-        for word in (codes[topic], first + i * at.PART_SIZE)
-    ]
     record = [0] * at.CON_SIZE
     record[at.CON_SUB] = subscription
     record[at.CON_ORDER] = order
     record[at.CON_ORDINAL] = ordinal
     record[at.CON_PARTS] = first
     record[at.CON_PART_COUNT] = len(parts)
-    record[at.CON_PART_OF_TOPIC] = writer.put(pairs)
-    record[at.CON_TOPIC_COUNT] = len(pairs) // 2
     record[at.CON_SLOTS] = len(conjunction.whole.slots)
     return writer.put(record), block
 
@@ -458,13 +450,30 @@ def _before(slot: int, pair: Sequence[int]) -> list[int]:
     return found
 
 
+def _reader(writer: _Writer, address: int, plan: ConjunctionPlan, topic: str) -> list[int]:
+    """The record of one topic of one conjunction."""
+    index = plan.part_of_topic[topic]
+    part = writer.words[address + at.CON_PARTS] + index * at.PART_SIZE
+    topics = writer.words[part + at.PART_TOPICS]
+    record = [0] * at.READER_SIZE
+    record[at.READER_CONJUNCTION] = address
+    record[at.READER_PART] = part
+    record[at.READER_TOPIC] = topics + plan.parts[index].topics.index(topic) * at.TOPIC_SIZE
+    record[at.READER_SUB] = writer.words[address + at.CON_SUB]
+    return record
+
+
 def _routers(
     writer: _Writer, topics: Sequence[str], conjunctions: Sequence[tuple[int, ConjunctionPlan]]
 ) -> int:
     """Which conjunctions a topic's events go to."""
     addresses = []
     for topic in topics:
-        readers = [address for address, plan in conjunctions if topic in plan.part_of_topic]
+        readers = [
+            writer.put(_reader(writer, address, plan, topic))
+            for address, plan in conjunctions
+            if topic in plan.part_of_topic
+        ]
         router = [0] * at.ROUTER_SIZE
         router[at.ROUTER_ALWAYS] = writer.put(readers)
         router[at.ROUTER_ALWAYS_COUNT] = len(readers)

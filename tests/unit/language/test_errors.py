@@ -84,6 +84,7 @@ def test_the_caret_stands_below_the_column_of_the_place():
         ("A.time - B.time < 5 weeks", "1:21", "found 'weeks'", "'weeks' is not a unit of time"),
         ("A.time - B.time < 5 MIN", "1:21", "found 'MIN'", "did you mean 'min'"),
         ("A WITHIN 5 min", "1:3", "found 'WITHIN'", "write 'within'"),
+        ("A.x > 1 wihtin 5 min", "1:9", "found 'wihtin'", "did you mean 'within'"),
         ("A withn 5 min", "1:3", "found 'withn'", "did you mean 'within'"),
         ("A match frist", "1:9", "'frist' is not a matching policy", "did you mean 'first'"),
         ("A match first contigous", "1:15", "'contigous' is not part", "did you mean 'contiguous'"),

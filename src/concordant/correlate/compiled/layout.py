@@ -88,6 +88,7 @@ PLAN_HEADER = 16
 
 # --- a topic's router ---------------------------------------------------------------------------
 ROUTER_ALWAYS = 0
+"""Address of readers' addresses."""
 ROUTER_ALWAYS_COUNT = 1
 ROUTER_EQUALS = 2
 """Address of (column, table address, table bits) triples."""
@@ -122,11 +123,16 @@ CON_ORDINAL = 2
 """Offset of its ordinal in the block."""
 CON_PARTS = 3
 CON_PART_COUNT = 4
-CON_PART_OF_TOPIC = 5
-"""Address of (topic code, part address) pairs."""
-CON_TOPIC_COUNT = 6
-CON_SLOTS = 7
-CON_SIZE = 8
+CON_SLOTS = 5
+CON_SIZE = 6
+
+# --- a reader: one topic of one conjunction, what a router leads to -------------------------------
+READER_CONJUNCTION = 0
+READER_PART = 1
+READER_TOPIC = 2
+"""The topic's record in the part."""
+READER_SUB = 3
+READER_SIZE = 4
 
 # --- a part -------------------------------------------------------------------------------------
 PART_SLOTS = 0

@@ -17,7 +17,6 @@ from concordant.correlate.compiled.layout import (
     COL_TOPIC,
     CON_PART_COUNT,
     CON_PARTS,
-    CON_SUB,
     CONTROL_ARENA,
     CONTROL_CANDIDATE,
     CONTROL_CANDIDATES,
@@ -51,6 +50,7 @@ from concordant.correlate.compiled.layout import (
     Q_DEAD,
     Q_HEAD,
     Q_TAIL,
+    READER_SUB,
     ROOT_FIRST,
     ROOT_LINE,
     ROOT_QUEUED,
@@ -67,7 +67,7 @@ from concordant.correlate.compiled.layout import (
     TOPIC_QUEUE,
     TOPIC_SIZE,
 )
-from concordant.correlate.compiled.steps import bound_all, give
+from concordant.correlate.compiled.steps import bound_all, give, over_all
 from concordant.correlate.compiled.values import run_program
 
 
@@ -160,16 +160,16 @@ def _run(plan, arena, cells, width, rank, scratch, out, control, candidates, sto
                 base = 0
                 count = _route(plan, router, cells, width, candidates, row)
             for i in range(control[CONTROL_CANDIDATE], count):
-                conjunction = source[base + i]
-                result = give(
-                    plan, conjunction, arena, cells, width, rank, scratch, out, control, row
-                )
+                reader = source[base + i]
+                result = give(plan, reader, arena, cells, width, rank, scratch, out, control, row)
                 if result != DONE:
                     control[CONTROL_ROW] = row
                     control[CONTROL_CANDIDATE] = i
                     return result
-                subscription = plan[conjunction + CON_SUB]
-                if i + 1 == count or plan[source[base + i + 1] + CON_SUB] != subscription:
+                subscription = plan[reader + READER_SUB]
+                if i + 1 == count or plan[source[base + i + 1] + READER_SUB] != subscription:
+                    if not over_all(plan, subscription, arena):
+                        continue
                     result = bound_all(plan, subscription, arena, cells, width, row)
                     if result != DONE:
                         control[CONTROL_ROW] = row

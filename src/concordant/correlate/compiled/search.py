@@ -43,7 +43,6 @@ from concordant.correlate.compiled.layout import (
     PART_VISIT,
     PLAN_TIME_ORDERED,
     Q_DATA,
-    Q_DEAD,
     Q_HEAD,
     Q_TAIL,
     SLOT_BINARY,
@@ -109,6 +108,8 @@ def first_from(arena, data, low, high, cells, width, column, value, strict):
 def search(plan, subscription, part, block, arena, cells, width, rank, scratch, pinned):
     """Bind every slot of a part; True if a combination was found.
 
+    Every queue holds at least as many events as its topic has slots.
+
     `pinned` is the topic record whose newest event must be its last instance, or -1. The places
     and rows found stand in the scratch area.
     """
@@ -121,8 +122,6 @@ def search(plan, subscription, part, block, arena, cells, width, rank, scratch, 
         head = arena[header + Q_HEAD]
         tail = arena[header + Q_TAIL]
         instances = plan[topic + TOPIC_WIDTH]
-        if tail - head - arena[header + Q_DEAD] < instances:
-            return False
         first = plan[topic + TOPIC_FIRST]
         for i in range(instances):
             scratch[AT_LOW + first + i] = head + i
@@ -155,6 +154,10 @@ def search(plan, subscription, part, block, arena, cells, width, rank, scratch, 
             free += 1
     if free == 0:
         return True
+    if pinned >= 0 and plan[subscription + SUB_CONTIGUOUS] < 0 and not _narrow(
+        plan, subscription, part, block, arena, cells, width, rank, scratch, free
+    ):
+        return False
     spread = -1 if anchored else plan[subscription + SUB_WITHIN]
     depth = 0
     _enter(plan, subscription, part, block, arena, cells, width, scratch, depth)
@@ -251,6 +254,43 @@ def _shrink(plan, part, block, arena, cells, width, scratch):
     for slot in range(slot_count):
         if scratch[AT_LOW + slot] >= scratch[AT_HIGH + slot]:
             return False
+    return True
+
+
+@compiled
+def _narrow(plan, subscription, part, block, arena, cells, width, rank, scratch, free):
+    """Leave out, at the near end of each range, what does not agree with the pinned event.
+
+    Each event left out is looked at once here instead of once per combination; a slot that nothing
+    fits ends the search at once.
+    """
+    recent = plan[subscription + SUB_RECENT]
+    for i in range(free):
+        slot = scratch[AT_VISIT + i]
+        record = plan[part + PART_SLOTS] + slot * SLOT_SIZE
+        if plan[record + SLOT_BINARY_COUNT] == 0 and plan[record + SLOT_UNARY_COUNT] == 0:
+            continue
+        data = arena[_queue_of(plan, part, block, slot) + Q_DATA]
+        low = scratch[AT_LOW + slot]
+        high = scratch[AT_HIGH + slot]
+        steps = high - low
+        while low < high:
+            row = arena[data + (high - 1 if recent else low)]
+            if (
+                row >= 0
+                and fits(plan, record, cells, width, rank, row)
+                and _agrees(plan, record, cells, width, rank, scratch, row)
+            ):
+                break
+            if recent:
+                high -= 1
+            else:
+                low += 1
+        scratch[AT_STEPS] += steps - (high - low)
+        if low == high:
+            return False
+        scratch[AT_LOW + slot] = low
+        scratch[AT_HIGH + slot] = high
     return True
 
 

@@ -7,7 +7,7 @@ the same event can be given again after it has grown.
 from __future__ import annotations
 
 from concordant.correlate.compiled.arena import append, find_block, make_room, trim
-from concordant.correlate.compiled.jit import compiled
+from concordant.correlate.compiled.jit import compiled, inlined
 from concordant.correlate.compiled.layout import (
     ARENA_FULL,
     AT_INDEX,
@@ -16,14 +16,11 @@ from concordant.correlate.compiled.layout import (
     AT_WHOLE,
     BLOCK_POSITION,
     COL_TIME,
-    COL_TOPIC,
     CON_ORDER,
     CON_ORDINAL,
     CON_PART_COUNT,
-    CON_PART_OF_TOPIC,
     CON_PARTS,
     CON_SLOTS,
-    CON_SUB,
     CONSUME_MATCHED,
     CONSUME_PREFIX,
     CONSUME_SLIDE,
@@ -50,10 +47,15 @@ from concordant.correlate.compiled.layout import (
     PART_TOPICS,
     PLAN_BUDGET,
     PLAN_TIME_ORDERED,
+    Q_CAPACITY,
     Q_DATA,
     Q_DEAD,
     Q_HEAD,
     Q_TAIL,
+    READER_CONJUNCTION,
+    READER_PART,
+    READER_SUB,
+    READER_TOPIC,
     ROOT_ADMITTED,
     ROOT_CAPPED,
     ROOT_EXPIRED,
@@ -72,7 +74,6 @@ from concordant.correlate.compiled.layout import (
     SUB_QUEUED_MAX,
     SUB_ROOT,
     SUB_WITHIN,
-    TOPIC_CODE,
     TOPIC_FIRST,
     TOPIC_QUEUE,
     TOPIC_SIZE,
@@ -84,25 +85,18 @@ _LINE_WORDS = 3
 
 
 @compiled
-def give(plan, conjunction, arena, cells, width, rank, scratch, out, control, row):
+def give(plan, reader, arena, cells, width, rank, scratch, out, control, row):
     """Give an event to a conjunction; says DONE, or what is missing (and has done nothing)."""
-    code = cells[row * width + COL_TOPIC]
-    pair = plan[conjunction + CON_PART_OF_TOPIC]
-    while plan[pair] != code:
-        pair += 2
-    part = plan[pair + 1]
-    topic = plan[part + PART_TOPICS]
-    while plan[topic + TOPIC_CODE] != code:
-        topic += TOPIC_SIZE
+    part = plan[reader + READER_PART]
+    topic = plan[reader + READER_TOPIC]
     slot = plan[part + PART_SLOTS] + plan[topic + TOPIC_FIRST] * SLOT_SIZE
-    admitted = False
-    for i in range(plan[topic + TOPIC_WIDTH]):
-        if fits(plan, slot + i * SLOT_SIZE, cells, width, rank, row):
-            admitted = True
-            break
-    if not admitted:
-        return DONE
-    subscription = plan[conjunction + CON_SUB]
+    stop = slot + plan[topic + TOPIC_WIDTH] * SLOT_SIZE
+    while not fits(plan, slot, cells, width, rank, row):
+        slot += SLOT_SIZE
+        if slot == stop:
+            return DONE
+    conjunction = plan[reader + READER_CONJUNCTION]
+    subscription = plan[reader + READER_SUB]
     root = plan[subscription + SUB_ROOT]
     if (
         control[CONTROL_OUT] + OUT_SLOTS + plan[conjunction + CON_SLOTS]
@@ -113,7 +107,7 @@ def give(plan, conjunction, arena, cells, width, rank, scratch, out, control, ro
     if block < 0:
         return ARENA_FULL
     header = block + plan[topic + TOPIC_QUEUE]
-    if not make_room(arena, header, 1):
+    if arena[header + Q_TAIL] == arena[header + Q_CAPACITY] and not make_room(arena, header, 1):
         return ARENA_FULL
     finished = plan[part + PART_FINISHED]
     if finished >= 0 and not make_room(arena, block + finished, plan[part + PART_SLOT_COUNT]):
@@ -132,10 +126,14 @@ def give(plan, conjunction, arena, cells, width, rank, scratch, out, control, ro
         append(arena, root + ROOT_LINE, block)
         append(arena, root + ROOT_LINE, plan[topic + TOPIC_QUEUE])
         append(arena, root + ROOT_LINE, row)
-    scratch[AT_STEPS] = 0
-    pinned = -1 if arena[leftover] else topic
-    matched = search(plan, subscription, part, block, arena, cells, width, rank, scratch, pinned)
-    _account(plan, root, arena, scratch)
+    matched = False
+    if _enough(plan, part, block, arena):
+        scratch[AT_STEPS] = 0
+        pinned = -1 if arena[leftover] else topic
+        matched = search(
+            plan, subscription, part, block, arena, cells, width, rank, scratch, pinned
+        )
+        _account(plan, root, arena, scratch)
     arena[leftover] = 1 if matched and plan[subscription + SUB_CONSUME] == CONSUME_SLIDE else 0
     if matched:
         _dispose(plan, subscription, part, root, block, arena, cells, width, scratch)
@@ -164,6 +162,19 @@ def give(plan, conjunction, arena, cells, width, rank, scratch, out, control, ro
         out[at + OUT_SLOTS + i] = scratch[AT_WHOLE + i]
     control[CONTROL_OUT] = at + OUT_SLOTS + plan[conjunction + CON_SLOTS]
     return DONE
+
+
+@inlined
+def _enough(plan, part, block, arena):
+    """Has every topic's queue as many events as it has slots?"""
+    topic = plan[part + PART_TOPICS]
+    for _ in range(plan[part + PART_TOPIC_COUNT]):
+        header = block + plan[topic + TOPIC_QUEUE]
+        live = arena[header + Q_TAIL] - arena[header + Q_HEAD] - arena[header + Q_DEAD]
+        if live < plan[topic + TOPIC_WIDTH]:
+            return False
+        topic += TOPIC_SIZE
+    return True
 
 
 @compiled
@@ -334,13 +345,18 @@ def _bound_queue(plan, subscription, root, header, arena, cells, width, row):
     trim(arena, header)
 
 
+@inlined
+def over_all(plan, subscription, arena):
+    """Are more events queued than the subscription may have in all?"""
+    root = plan[subscription + SUB_ROOT]
+    return arena[root + ROOT_QUEUED] > plan[subscription + SUB_QUEUED_MAX]
+
+
 @compiled
 def bound_all(plan, subscription, arena, cells, width, row):
     """The cap on all queued events: the oldest by arrival goes; LINE_NEEDED if nobody knows it."""
     root = plan[subscription + SUB_ROOT]
     limit = plan[subscription + SUB_QUEUED_MAX]
-    if arena[root + ROOT_QUEUED] <= limit:
-        return DONE
     if not arena[root + ROOT_LINED]:
         return LINE_NEEDED
     line = root + ROOT_LINE

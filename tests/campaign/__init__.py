@@ -1,0 +1,1 @@
+"""Long searches for violations: `python -m tests.campaign`. One module per thing searched."""

@@ -1,0 +1,114 @@
+"""Run the campaigns: `python -m tests.campaign [--cases N] [--seed S] [--jobs N] [--only NAME]`.
+
+Exit code 0 if all passed, 1 if one failed. One case is replayed by `--seed`, `--policy`, `--case`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from tests.campaign import correlation
+from tests.campaign.shape import Options, Report
+from tests.generators import ALL_POLICIES
+
+CAMPAIGNS: dict[str, Callable[[Options], Report]] = {correlation.NAME: correlation.run}
+"""Every campaign by name. Another is a sibling module with `NAME` and `run`, and a line here."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = _parser().parse_args(arguments)
+    console = Console(width=None if sys.stdout.isatty() else 100)
+    by_text = {str(policy): policy for policy in ALL_POLICIES}
+    options = Options(
+        case_count=given.cases,
+        seed=given.seed,
+        job_count=given.jobs,
+        policy=by_text[given.policy] if given.policy else None,
+        case=given.case,
+    )
+    failed = False
+    for name in [given.only] if given.only else CAMPAIGNS:
+        started = time.monotonic()
+        report = _run(name, options, console)
+        _print(report, console, time.monotonic() - started)
+        failed = failed or bool(report.failures)
+    return 1 if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m tests.campaign", description=__doc__)
+    parser.add_argument("--cases", type=_at_least_one, default=Options.case_count)
+    parser.add_argument("--seed", type=int, default=Options.seed)
+    parser.add_argument("--jobs", type=_at_least_one, default=os.cpu_count() or 1)
+    parser.add_argument("--only", choices=sorted(CAMPAIGNS))
+    parser.add_argument(
+        "--policy",
+        choices=[str(p) for p in ALL_POLICIES],
+        metavar="POLICY",
+        help="only this policy",
+    )
+    parser.add_argument("--case", type=int, help="replay the case of this number")
+    return parser
+
+
+def _at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def _run(name: str, options: Options, console: Console) -> Report:
+    """A bar on a terminal; elsewhere a line every tenth of the way."""
+    if not console.is_terminal:
+        return CAMPAIGNS[name](replace(options, progress=_lines(console, name)))
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as bar:
+        tasks: dict[str, int] = {}
+
+        def show(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(f"{name}: {stage}", total=total)
+            bar.update(tasks[stage], completed=done)  # type: ignore[arg-type]
+
+        return CAMPAIGNS[name](replace(options, progress=show))
+
+
+def _lines(console: Console, name: str) -> Callable[[str, int, int], None]:
+    reached: dict[str, int] = {}
+
+    def show(stage: str, done: int, total: int) -> None:
+        tenth = 10 * done // total
+        if tenth > reached.get(stage, 0):
+            reached[stage] = tenth
+            console.print(f"{name}: {stage} {tenth * 10} % ({done:,} of {total:,})")
+
+    return show
+
+
+def _print(report: Report, console: Console, seconds: float) -> None:
+    for table in report.tables:
+        console.print(table)
+    for note in report.notes:
+        console.print(f"note: {note}", markup=False, highlight=False)
+    for failure in report.failures:
+        console.print(f"FAILED: {failure}", markup=False, highlight=False, soft_wrap=True)
+    verdict = f"{len(report.failures)} failures" if report.failures else "passed"
+    console.print(f"{report.name}: {verdict} in {seconds:.0f} s")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

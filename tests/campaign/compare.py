@@ -1,0 +1,177 @@
+"""The engine against the brute-force oracle, on one seeded case.
+
+A case is named by (seed, policy, number) and nothing else, so whoever finds a difference can hand
+it to somebody else. The engine runs twice: over the whole stream, and cut into steps with its state
+saved and loaded in between, in a new engine each time. This module knows no pool and no report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from random import Random
+
+import msgspec
+
+from concordant.correlate.engine import Engine
+from concordant.correlate.plan import Plan, compile_plan
+from concordant.model.relation import Relation
+from concordant.model.subscription import Policy
+from concordant.model.topic import schemas
+from tests.generators import Case, random_case
+from tests.oracles import brute
+
+TIGHT_EVERY = 8
+"""One case in so many is tightened."""
+
+
+def case_of(seed: int, policy: Policy, number: int) -> Case:
+    """The case of that name."""
+    case = random_case(Random(f"{seed}/{policy}/{number}"), policy=policy)
+    return tightened(case) if number % TIGHT_EVERY == TIGHT_EVERY - 1 else case
+
+
+def tightened(case: Case) -> Case:
+    """The case with partitions, a short `within` and a small cap on all events at once.
+
+    Drawn one by one they hardly ever meet, and a match left over by `slide` that is too old when
+    its partition's next event comes needs all three.
+    """
+    return replace(
+        case,
+        subscriptions=tuple(
+            msgspec.structs.replace(
+                one,
+                partition_by=("source",),
+                within_us=2,
+                queue_count_max=None,
+                queued_count_max=3,
+            )
+            for one in case.subscriptions
+        ),
+    )
+
+
+def cuts_of_case(seed: int, policy: Policy, number: int, case: Case) -> frozenset[str]:
+    """The cuts that belong to a case's name."""
+    return cuts_of(case, Random(f"{seed}/{policy}/{number}/cuts"))
+
+
+def cuts_of(case: Case, rng: Random) -> frozenset[str]:
+    """Before which events (by id) the state is saved and loaded; one time in four before all."""
+    ids = [event.id for event in case.events]
+    if rng.random() < 0.25:
+        return frozenset(ids)
+    return frozenset(rng.sample(ids, min(len(ids), rng.randint(1, 4))))
+
+
+def plan_of(case: Case) -> Plan:
+    topics = schemas((*case.topics, *case.derived_topics))
+    return compile_plan(case.subscriptions, topics, topic_order=case.topic_order)
+
+
+def oracle_relations(case: Case) -> list[Relation]:
+    return brute.relations(
+        case.subscriptions,
+        case.events,
+        topic_order=case.topic_order,
+        time_ordered=case.time_ordered,
+    )
+
+
+def engine_relations(case: Case, plan: Plan, cuts: Collection[str] = ()) -> list[Relation]:
+    """What the engine delivers when its state goes through bytes before the events in `cuts`."""
+    engine = Engine(plan, time_ordered=case.time_ordered)
+    if not cuts:
+        return engine.step(case.events)
+    found: list[Relation] = []
+    for event in case.events:
+        if event.id in cuts:
+            state = engine.save()
+            engine = Engine(plan, time_ordered=case.time_ordered)
+            engine.load(state)
+        found += engine.step([event])
+    return found
+
+
+def written(relations: list[Relation]) -> list[str]:
+    """Relations as text: exact about types (1 is not 1.0), and NaN is NaN after a load too."""
+    return [repr(relation) for relation in relations]
+
+
+def difference(case: Case, cuts: Collection[str], expected: list[str]) -> str | None:
+    """How the engine differs from what is expected; None if it does not.
+
+    An engine that raises differs as well: every case is well-typed.
+    """
+    try:
+        plan = plan_of(case)
+        for way, places in (("as a whole", ()), ("in steps", cuts)):
+            found = written(engine_relations(case, plan, places))
+            if found != expected:
+                return f"{way}:\n" + _contrast(found, expected)
+    except Exception as error:
+        return f"the engine raised {type(error).__name__}: {error}"
+    return None
+
+
+def _contrast(found: list[str], expected: list[str]) -> str:
+    place = next(
+        (i for i, (one, two) in enumerate(zip(found, expected, strict=False)) if one != two),
+        min(len(found), len(expected)),
+    )
+    engine = found[place] if place < len(found) else "nothing"
+    oracle = expected[place] if place < len(expected) else "nothing"
+    return f"relation {place + 1}\nof the engine: {engine}\nof the oracle: {oracle}"
+
+
+def differs(case: Case, cuts: Collection[str]) -> str | None:
+    """The difference between engine and oracle on this case, if there is one."""
+    return difference(case, cuts, written(oracle_relations(case)))
+
+
+# --- shrinking ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """The smallest case found that still differs."""
+
+    case: Case
+    cuts: frozenset[str]
+    difference: str
+
+
+def shrink(
+    case: Case,
+    cuts: Collection[str],
+    judge: Callable[[Case, Collection[str]], str | None] = differs,
+) -> Shrunk:
+    """Drop events one at a time, then subscriptions and cuts, for as long as it still differs."""
+    why = judge(case, cuts)
+    assert why is not None, "only a case that differs can be shrunk"
+    best = Shrunk(case, frozenset(cuts), why)
+    is_smaller = True
+    while is_smaller:
+        is_smaller = False
+        for candidate, kept in _smaller(best.case, best.cuts):
+            why = judge(candidate, kept)
+            if why is not None:
+                best, is_smaller = Shrunk(candidate, kept, why), True
+                break
+    return best
+
+
+def _smaller(case: Case, cuts: frozenset[str]) -> list[tuple[Case, frozenset[str]]]:
+    """Cases with one thing less; later events first, because most of them are not needed."""
+    events, asked = case.events, case.subscriptions
+    found = [
+        (replace(case, events=(*events[:i], *events[i + 1 :])), cuts - {events[i].id})
+        for i in reversed(range(len(events)))
+    ]
+    if len(asked) > 1:
+        found += [
+            (replace(case, subscriptions=(*asked[:i], *asked[i + 1 :])), cuts)
+            for i in range(len(asked))
+        ]
+    return found + [(case, cuts - {one}) for one in sorted(cuts)]

@@ -1,0 +1,1 @@
+"""Planted bugs: proof that the checks would notice."""
