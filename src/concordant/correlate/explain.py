@@ -176,7 +176,9 @@ class _Witness(Observer):
         for slot, entry in zip(conjunction.whole.slots, taken, strict=True):
             if self._is_mine(entry):
                 account.taken.append(Taken(relation.id, str(slot), relation.event_ids))
-                account.outcome = "consumed" if account.outcome == "finished" else account.outcome
+                if account.outcome == "finished":
+                    account.outcome = "consumed"
+                    account.consumer = f"relation {relation.id}"
         self._name_consumer(f"relation {relation.id}")
 
 
