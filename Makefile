@@ -10,10 +10,10 @@ EXTRAS := dev,spark
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
-.PHONY: help setup run test check lint types layers java campaign bench format clean
+.PHONY: help setup kernel run test check lint types layers java campaign bench bench-peers format clean
 
 help:  ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 setup: $(STAMP)  ## prepare .venv (again only when pyproject.toml changed)
 	@echo ".venv is ready"
@@ -22,11 +22,15 @@ $(STAMP): pyproject.toml tools/environment.sh
 	@sh tools/environment.sh $(EXTRAS)
 	@touch $@
 
-run: $(STAMP)  ## correlate a generated market day into out/market-day
+# Once for both test workers; a second call only loads it.
+kernel: $(STAMP)
+	$(STEP) "kernel compiled" $(BIN)/python -c "from concordant.correlate.kernel import warm_up; warm_up()"
+
+run: $(STAMP) kernel  ## correlate a generated market day into out/market-day
 	@$(BIN)/python -m concordant.evaluate.market_day --out out/market-day
 
 # One module's tests stay in one worker, so what is dear to start (a JVM, a server) starts once.
-test: $(STAMP) java  ## run all tests, and the examples in docstrings
+test: $(STAMP) java kernel  ## run all tests, and the examples in docstrings
 	@$(BIN)/python -m pytest -n 2 --dist loadscope
 
 # In order and one at a time, so that the cheapest step that fails is the one you read.
@@ -52,8 +56,11 @@ java:
 campaign: $(STAMP)  ## run the long search for violations, planted bugs included
 	@PYTHONPATH=. $(BIN)/python -m tests.campaign
 
-bench: $(STAMP)  ## measure, as ratios in one interleaved run
+bench: $(STAMP) kernel  ## measure, as ratios in one interleaved run
 	@$(BIN)/python -m bench
+
+bench-peers: $(STAMP) kernel  ## the same question to Flink SQL, in an environment of its own
+	@$(BIN)/python -m bench.peers
 
 format: $(STAMP)  ## write the code in the common form
 	$(STEP) fixes $(BIN)/ruff check --fix .

@@ -1,45 +1,70 @@
 """One door for tables on one machine: events and subscriptions in, relations out.
 
 It joins the layers below (read, parse, check, plan, correlate) and adds nothing to their meaning.
-For Spark see `concordant.spark`, for live events `concordant.bus`.
+Small questions are answered by the clear engine, all others by the compiled kernel; the relations
+are the same, which `make campaign` shows.
 """
 
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, overload
 
 import msgspec
+import numpy as np
 
 from concordant.correlate.columns import Batch
 from concordant.correlate.engine import Engine
+from concordant.correlate.found import Found
 from concordant.correlate.plan import Plan, compile_plan
 from concordant.correlate.state import Counters
 from concordant.errors import UsageError
 from concordant.files import in_order, read_events
 from concordant.files.relations import relations_table
 from concordant.language import check, parse
+from concordant.language.clauses import consume_word, match_words
 from concordant.model.relation import Relation
 from concordant.model.subscription import Policy, Subscription
 
 Question = str | Path | Subscription | Sequence[Subscription]
-"""A subscription: text, a `.sub` file, or values made by operators."""
+"""Subscriptions: their text, a file of it, or values made by operators."""
 
-_CHUNK = 10_000
+_CHUNK = 1 << 18
+"""Events between two reports of progress."""
+
+_CLEAR_COUNT_MAX = 2_000
+"""So few events are done by the clear engine before the compiled kernel would be loaded."""
+
 _REPR_ROWS = 10
+_PERHAPS_PATH = re.compile(r"(?=.*[./])[\w./~-]+")
+_FILE_NAME = re.compile(r"(?!.*\bpartition by\b)[^<>=]+\.sub")
+"""A name that ends in .sub, and no text that ends with an attribute called sub."""
 
 
 class Relations(Sequence[Relation]):
-    """The relations of a run, in order, with what was counted on the way."""
+    """The relations of a run, in order, with what was counted on the way.
 
-    def __init__(self, relations: list[Relation], counters: Mapping[str, Counters]) -> None:
-        self._relations = relations
+    They are numbers until somebody looks: counting them costs nothing, an object is made when it is
+    asked for.
+    """
+
+    def __init__(
+        self, steps: Sequence[Found | list[Relation]], counters: Mapping[str, Counters]
+    ) -> None:
+        self._steps = steps
         self.counters = counters
 
+    @cached_property
+    def _relations(self) -> list[Relation]:
+        return [relation for step in self._steps for relation in step]
+
     def __len__(self) -> int:
-        return len(self._relations)
+        return sum(map(len, self._steps))
 
     @overload
     def __getitem__(self, index: int) -> Relation: ...
@@ -51,15 +76,20 @@ class Relations(Sequence[Relation]):
         return self._relations[index]
 
     def __iter__(self) -> Iterator[Relation]:
-        return iter(self._relations)
+        return chain.from_iterable(self._steps)
+
+    @property
+    def count_text(self) -> str:
+        """How many there are, in words."""
+        return f"{len(self):,} relation{'s' * (len(self) != 1)}"
 
     def to_arrow(self) -> Any:
         """An Arrow table; `.to_pandas()` and `polars.from_arrow` take it from there."""
-        return relations_table(self._relations)
+        return relations_table(self)
 
     def __repr__(self) -> str:
-        lines = [f"{len(self)} relations"]
-        for row in self._relations[:_REPR_ROWS]:
+        lines = [self.count_text]
+        for row in islice(self, _REPR_ROWS):
             key = "".join(f" {value}" for value in row.key)
             lines.append(f"  {row.subscription}{key} #{row.position}: {' '.join(row.event_ids)}")
         if len(self) > _REPR_ROWS:
@@ -71,74 +101,137 @@ class Relations(Sequence[Relation]):
             f"<tr><td>{html.escape(row.subscription)}</td><td>{row.conjunction}</td>"
             f"<td>{html.escape(', '.join(map(str, row.key)))}</td><td>{row.position}</td>"
             f"<td>{html.escape(', '.join(row.event_ids))}</td></tr>"
-            for row in self._relations[:_REPR_ROWS]
+            for row in islice(self, _REPR_ROWS)
         )
         head = (
             "<th>subscription</th><th>conjunction</th><th>key</th><th>position</th><th>events</th>"
         )
-        return f"<table><tr>{head}</tr>{cells}</table><p>{len(self)} relations</p>"
+        return f"<table><tr>{head}</tr>{cells}</table><p>{self.count_text}</p>"
 
 
 def read_subscriptions(
     question: Question, *, match: str | None = None, consume: str | None = None
 ) -> tuple[Subscription, ...]:
-    """Subscriptions from text, a `.sub` file or values; `match` and `consume` override theirs."""
+    """Subscriptions from text, a file or values; `match` and `consume` override theirs.
+
+    A string is a file if one of that name exists or if it looks like the name of a `.sub` file;
+    everything else is the text of subscriptions.
+    """
     if isinstance(question, Subscription):
         found: tuple[Subscription, ...] = (question,)
     elif isinstance(question, str | Path):
-        found = _from_text(question)
+        path = subscription_file(question)
+        found = _from_text(str(question)) if path is None else _from_file(path)
     else:
         found = tuple(question)
-    if match is None and consume is None:
-        return found
-    return tuple(_with_policy(one, match, consume) for one in found)
+        for one in found:
+            if not isinstance(one, Subscription):
+                raise UsageError(
+                    f"a {type(one).__name__} is not a subscription",
+                    hint="give one text with all subscriptions, or values made by operators",
+                )
+    policies = [_policy(one.policy, match, consume) for one in found]
+    return tuple(
+        msgspec.structs.replace(one, policy=policy)
+        for one, policy in zip(found, policies, strict=True)
+    )
 
 
-def _from_text(question: str | Path) -> tuple[Subscription, ...]:
-    path = Path(question) if isinstance(question, Path) or _looks_like_path(question) else None
-    if path is None:
-        return parse(str(question))
+def subscription_file(question: Question) -> Path | None:
+    """The file that a question names, which may be missing; None if it is text or a value."""
+    if isinstance(question, Path):
+        return question
+    if not isinstance(question, str) or "\n" in question:
+        return None
+    path = Path(question)
     try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
+        exists = path.is_file()
+    except OSError:  # too long for a name
+        exists = False
+    return path if exists or _FILE_NAME.fullmatch(question) else None
+
+
+def _from_file(path: Path) -> tuple[Subscription, ...]:
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
         raise UsageError(
-            "the file is not UTF-8", hint="save it as UTF-8", place=str(path)
+            "the line is not UTF-8",
+            hint="convert the file: iconv -t UTF-8",
+            place=f"{path}:{line}",
+        ) from None
+    except FileNotFoundError:
+        raise UsageError(
+            "there is no such subscription file",
+            hint="check the path, or give the subscription's text itself",
+            place=str(path),
         ) from None
     except OSError as error:
-        reason = error.strerror or str(error)
         raise UsageError(
-            f"cannot read the subscription file: {reason}",
-            hint="give a .sub file or the subscription's text itself",
+            f"the subscription file cannot be read: {error.strerror or error}",
+            hint="give a .sub file, or the subscription's text itself",
             place=str(path),
         ) from None
     return parse(text, default_name=path.stem, place=str(path))
 
 
-def _looks_like_path(text: str) -> bool:
-    return "\n" not in text and text.strip().endswith(".sub")
-
-
-def _with_policy(one: Subscription, match: str | None, consume: str | None) -> Subscription:
-    clauses = f" match {match}" * (match is not None) + f" consume {consume}" * (
-        consume is not None
-    )
+def _from_text(text: str) -> tuple[Subscription, ...]:
     try:
-        (given,) = parse(f"Any{clauses}")
+        return parse(text)
     except UsageError as error:
-        words = " ".join(filter(None, (match, consume)))
-        raise UsageError(f"{words!r} is not a policy", hint=error.hint) from None
-    policy = Policy(
-        given.policy.match if match else one.policy.match,
-        given.policy.contiguous if match else one.policy.contiguous,
-        given.policy.staged if match else one.policy.staged,
-        given.policy.consume if consume else one.policy.consume,
+        if _PERHAPS_PATH.fullmatch(text):
+            hint = f"{error.hint}; or is it a file? There is none of this name".removeprefix("; ")
+            raise UsageError(error.message, hint=hint, place=error.place) from None
+        raise
+
+
+def _policy(own: Policy, match: str | None, consume: str | None) -> Policy:
+    """A subscription's own policy with what is given in its place."""
+    words = own if match is None else match_words(match.split())
+    return Policy(
+        words.match,
+        words.contiguous,
+        words.staged,
+        own.consume if consume is None else consume_word(consume.strip()),
     )
-    return msgspec.structs.replace(one, policy=policy)
 
 
-def plan_for(batch: Batch, subscriptions: Iterable[Subscription]) -> Plan:
-    """The plan of subscriptions over a batch's topics, after the static checks."""
-    return compile_plan(check(tuple(subscriptions), batch.topics), batch.topics)
+def plan_for(
+    batch: Batch, subscriptions: Iterable[Subscription], *, question: Question = ""
+) -> Plan:
+    """The plan of subscriptions over a batch's topics, after the static checks.
+
+    `question` is what the subscriptions came from: if it is a file, errors name it.
+    """
+    try:
+        return compile_plan(check(tuple(subscriptions), batch.topics), batch.topics)
+    except UsageError as error:
+        path = subscription_file(question)
+        raise error.located(str(path)) if path else error from None
+
+
+def correlate_batch(
+    batch: Batch, plan: Plan, *, progress: Callable[[int], None] | None = None
+) -> Relations:
+    """The relations of a batch that is in its total order, under a plan made for its topics.
+
+    `progress` is called now and then with the number of events done.
+    """
+    if len(batch) <= _CLEAR_COUNT_MAX:
+        engine = Engine(plan)
+        return Relations([engine.step(batch.events())], engine.counters)
+    # Imported here: loading compiled code takes longer than a small question.
+    from concordant.correlate.kernel import Kernel
+
+    kernel = Kernel(plan)
+    found: list[Found] = []
+    for start in range(0, len(batch), _CHUNK):
+        stop = min(start + _CHUNK, len(batch))
+        found.append(kernel.step(batch.take(np.arange(start, stop))))
+        if progress:
+            progress(stop)
+    return Relations(found, kernel.counters)
 
 
 def correlate(
@@ -153,27 +246,16 @@ def correlate(
 ) -> Relations:
     """The relations that events form, in order.
 
-    `events` is a path, a table (Arrow, pandas, Polars), dicts, or a mapping from topic to any of
-    these; `columns` name the columns to use (`time="ts"`, `topic="Order"`; see
-    `files.read_events`).
+    `events` is a path, a table (Arrow, pandas, Polars, Spark), dicts, or a mapping from topic to
+    any of these; `columns` name the columns to use (`time="ts"`, `topic="Order"`; see
+    `files.read_events`). A table of Spark comes to this process whole.
 
     >>> orders = [{"topic": "Order", "time": 1, "n": 7}, {"topic": "Payment", "time": 2, "n": 7}]
     >>> correlate(orders, "Order then Payment partition by n")
-    1 relations
+    1 relation
       subscription 7 #1: table:1 table:2
     """
+    asked = read_subscriptions(subscriptions, match=match, consume=consume)
     batch = events if isinstance(events, Batch) else read_events(events, ordered=ordered, **columns)
-    batch = in_order(batch)
-    engine = Engine(
-        plan_for(batch, read_subscriptions(subscriptions, match=match, consume=consume))
-    )
-    found: list[Relation] = []
-    chunk: list[Any] = []
-    for done, event in enumerate(batch.events(), 1):
-        chunk.append(event)
-        if len(chunk) == _CHUNK or done == len(batch):
-            found += engine.step(chunk)
-            chunk.clear()
-            if progress:
-                progress(done)
-    return Relations(found, engine.counters)
+    plan = plan_for(batch, asked, question=subscriptions)
+    return correlate_batch(in_order(batch), plan, progress=progress)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import time as clock
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -12,20 +13,22 @@ import typer
 
 from concordant.cli import terminal
 from concordant.cli.inputs import (
+    Consumption,
     Events,
     Ids,
+    Matching,
     Ordered,
     Seqs,
     Sources,
     Subscriptions,
     Times,
+    TopicColumn,
     TopicName,
 )
-from concordant.files import describe, read_events
-from concordant.files.atomic import refuse_existing
-from concordant.files.relations import relation_line, write_relations
-from concordant.local import correlate as run
-from concordant.local import read_subscriptions
+from concordant.errors import UsageError
+from concordant.files import describe, in_order, read_events
+from concordant.files.relations import relation_line, relations_output
+from concordant.local import Relations, correlate_batch, plan_for, read_subscriptions
 
 
 class EngineName(StrEnum):
@@ -38,73 +41,107 @@ class EngineName(StrEnum):
 def correlate(
     subscription: Subscriptions,
     events: Events,
-    engine: Annotated[EngineName, typer.Option(help="Where to run.")] = EngineName.LOCAL,
-    match: Annotated[
-        str | None,
-        typer.Option(help="Override the matching: first|recent [contiguous] [staged]."),
-    ] = None,
-    consume: Annotated[
-        str | None, typer.Option(help="Override the consumption: prefix|matched|suffix|slide.")
-    ] = None,
+    engine: Annotated[
+        EngineName, typer.Option(help="Where to run: local is this process.")
+    ] = EngineName.LOCAL,
+    match: Matching = None,
+    consume: Consumption = None,
     ordered: Ordered = False,
     topic: TopicName = None,
+    topic_column: TopicColumn = "topic",
     time: Times = "time",
     source: Sources = "source",
     seq: Seqs = "seq",
     id: Ids = "id",
     out: Annotated[
         Path | None,
-        typer.Option(help="Write the relations to this file (.jsonl, .parquet, .arrow)."),
+        typer.Option(
+            metavar="PATH",
+            show_default=False,
+            help="Write the relations to a new file (.jsonl, .parquet, .arrow) instead; it "
+            "appears when it is complete.",
+        ),
     ] = None,
-    force: Annotated[bool, typer.Option(help="Replace the output file if it exists.")] = False,
-    schema: Annotated[
-        bool, typer.Option(help="Show the topics and attributes found in the events, and stop.")
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the file of --out if it exists.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No closing line.")] = False,
+    schema: Annotated[
+        bool,
+        typer.Option("--schema", help="Show the topics and attributes of EVENTS, and stop."),
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress, warnings or closing line.")
+    ] = False,
     json: terminal.Json = False,
 ) -> None:
     """Find the relations that events form.
 
-    Prints one line of JSON per relation, in the order of the completing events:
+    Prints one line of JSON per relation, in the order of the events that completed them. `key` is
+    there only with 'partition by'; `events` are ids, in the order of the subscription's slots.
 
-    {"subscription": "rising", "conjunction": 1, "key": ["ACME"], "position": 1, "events": [...]}
+    \b
+    {"subscription":"rising","conjunction":1,"key":["ACME"],"position":1,"events":["q:4","q:7"]}
 
-    Example: concordant correlate 'Order then Payment partition by order_id' orders.jsonl
+    \b
+    Examples:
+      concordant correlate 'Order then Payment partition by order_id within 10 min' orders.jsonl
+      concordant correlate rising.sub quotes.parquet reports.parquet --out rising.parquet
+      concordant correlate 'Order then Payment' Order=orders.csv Payment=payments.csv --time at
+      concordant correlate rising.sub quotes.jsonl --match recent --consume slide
     """
     del engine  # one engine so far; the option is part of the stable command line
-    if out is not None:
-        refuse_existing(out, overwrite=force)
-    subscriptions = read_subscriptions(subscription, match=match, consume=consume)
-    batch = read_events(
-        *events, topic=topic, time=time, source=source, seq=seq, id=id, ordered=ordered
-    )
-    if schema:
-        found = describe(batch)
-        if json:
-            terminal.print_json(found)
-        else:
-            terminal.out.print(str(found), markup=False)
-        return
-    start = clock.perf_counter()
-    with terminal.progress("correlating", len(batch), shown=not quiet) as advance:
-        relations = run(batch, subscriptions, progress=advance)
-    seconds = clock.perf_counter() - start
-    if out is None:
-        sys.stdout.writelines(relation_line(relation) + "\n" for relation in relations)
-        sys.stdout.flush()
-    else:
-        write_relations(relations, out, overwrite=force)
-    dropped = sum(counters.capped for counters in relations.counters.values())
-    if dropped and not quiet:
-        terminal.err.print(
-            f"[yellow]warning:[/] {dropped} queued events were dropped by a cap; relations may be "
-            "missing. Add 'within', or raise 'cap' or 'cap all'."
+    with _destination(None if schema else out, force) as deliver:
+        subscriptions = read_subscriptions(subscription, match=match, consume=consume)
+        batch = read_events(
+            *events,
+            topic=topic,
+            topic_column=topic_column,
+            time=time,
+            source=source,
+            seq=seq,
+            id=id,
+            ordered=ordered,
         )
-    if not quiet and not json and terminal.err.is_terminal:
+        if schema:
+            found = describe(batch)
+            terminal.print_json(found) if json else terminal.print_text(str(found))
+            return
+        plan = plan_for(batch, subscriptions, question=subscription)
+        start = clock.perf_counter()
+        with terminal.progress("correlating", len(batch), shown=not quiet) as advance:
+            relations = correlate_batch(in_order(batch), plan, progress=advance)
+        seconds = clock.perf_counter() - start
+        deliver(relations)
+    if quiet:
+        return
+    dropped = sum(counters.capped for counters in relations.counters.values())
+    if dropped:
+        terminal.warn(
+            f"{dropped:,} queued events were dropped by a cap, so relations may be missing: add "
+            "'within', or raise 'cap' or 'cap all'",
+            json=json,
+        )
+    if not json and terminal.err.is_terminal:
         where = f" → {out}" if out else ""
         rate = len(batch) / max(seconds, 1e-9)
         terminal.err.print(
-            f"{len(relations):,} relations from {len(batch):,} events "
-            f"in {seconds:.2f} s ({rate:,.0f} events/s){where}",
+            f"{relations.count_text} from {len(batch):,} events in {seconds:.2f} s "
+            f"({rate:,.0f} events/s){where}",
             markup=False,
         )
+
+
+@contextmanager
+def _destination(path: Path | None, force: bool) -> Iterator[Callable[[Relations], None]]:
+    """Where relations go; a path that cannot be written is refused before any work."""
+    if path is None:
+        yield lambda relations: terminal.print_lines(map(relation_line, relations))
+    elif path.is_file() and not force:
+        raise UsageError(
+            "it exists already, and files are not overwritten",
+            hint="choose another name, or replace it with --force",
+            place=str(path),
+        )
+    else:
+        with relations_output(path, overwrite=force) as write:
+            yield write

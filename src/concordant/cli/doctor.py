@@ -13,14 +13,16 @@ from pathlib import Path
 
 import msgspec
 import typer
+from rich.markup import escape
 
 from concordant.cli import terminal
 
 _PACKAGES = {
-    "msgspec": "",
-    "numpy": "",
-    "numba": "",
+    "concordant": "",
     "lark": "",
+    "msgspec": "",
+    "numba": "",
+    "numpy": "",
     "pyarrow": "",
     "pyspark": "spark",
     "nats-py": "nats",
@@ -28,6 +30,7 @@ _PACKAGES = {
 }
 """Package -> the extra that brings it; "" is the core, which must be there."""
 
+_MARKS = {"ok": "[green]ok  [/]", "optional": "[yellow]none[/]", "bad": "[red]bad [/]"}
 _JAVA_OLDEST = 17
 _PYTHON_OLDEST = (3, 11)
 
@@ -44,16 +47,19 @@ class Finding(msgspec.Struct, frozen=True):
 
 @terminal.guarded
 def doctor(json: terminal.Json = False) -> None:
-    """Check Python, packages, Java and the machine, and say what to install."""
+    """Check what this machine has, and say what to install.
+
+    Exits with 1 if something is missing that every command needs. What only some features need
+    (Spark, NATS, the console) is named with the way to install it, and is no failure.
+    """
     findings = [_python(), *_packages(), _java(), _machine()]
     if json:
         terminal.print_json({"ok": not _bad(findings), "findings": findings})
     else:
         for one in findings:
-            mark = {"ok": "[green]ok  [/]", "optional": "[yellow]none[/]", "bad": "[red]bad [/]"}
-            terminal.out.print(f"{mark[one.state]} {one.name:<12} {one.found}")
+            terminal.out.print(f"{_MARKS[one.state]} {one.name:<12} {escape(one.found)}")
             if one.advice:
-                terminal.out.print(f"     → {one.advice}", markup=False)
+                terminal.print_text(f"     try: {one.advice}")
     if _bad(findings):
         raise typer.Exit(terminal.EXIT_CHECK_FAILED)
 

@@ -1,47 +1,27 @@
-"""The `concordant` command: one app, one file per command."""
+"""The entry point of the `concordant` command: arguments in, exit code out.
+
+It knows the ways a process ends (a result, an error, a wrong argument, a reader that went away,
+Ctrl-C) and nothing of any command. The commands are imported inside, so that Ctrl-C is quiet from
+the first moment on.
+"""
 
 from __future__ import annotations
 
-import typer
-
-from concordant.cli.correlate import correlate
-from concordant.cli.doctor import doctor
-from concordant.cli.explain import explain
-
-app = typer.Typer(
-    name="concordant",
-    help="Ordered publish/subscribe and event correlation: the same answers in the same order.",
-    no_args_is_help=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command()(correlate)
-app.command()(explain)
-app.command()(doctor)
+import sys
+from collections.abc import Sequence
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; without arguments, show the help."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        from concordant.cli import terminal
+        from concordant.cli.app import app
 
-        typer.echo(f"concordant {version('concordant')}")
-        raise typer.Exit
-
-
-@app.callback()
-def common(
-    version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
-    ),
-) -> None:
-    """Ordered publish/subscribe and event correlation: the same answers in the same order."""
-
-
-def main() -> None:
-    """Entry point of the script."""
-    app()
+        return terminal.run(app, given or ["--help"])
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -16,14 +16,19 @@ import numpy as np
 
 from concordant.correlate.columns import Array, Batch
 from concordant.correlate.found import Found, Records
-from concordant.correlate.plan import Plan
+from concordant.correlate.plan import Plan, compile_plan
 from concordant.correlate.program import Dictionary
 from concordant.correlate.saved import SavedKernel
-from concordant.correlate.stage import SEARCH_BUDGET, Stage
+from concordant.correlate.stage import SCANNED_COUNT_MAX, SEARCH_BUDGET, Stage
 from concordant.correlate.state import Counters, seal, unseal
 from concordant.errors import UsageError
 from concordant.model.emission import derived_event
 from concordant.model.event import Event
+from concordant.model.expression import Attribute, Slot
+from concordant.model.kind import Kind
+from concordant.model.predicate import Comparison
+from concordant.model.subscription import Conjunction, Subscription
+from concordant.model.topic import Topic
 
 
 @dataclass(frozen=True)
@@ -41,9 +46,15 @@ class Kernel:
     """Correlates batches of events for all subscriptions of a plan."""
 
     def __init__(
-        self, plan: Plan, *, time_ordered: bool = True, search_budget: int = SEARCH_BUDGET
+        self,
+        plan: Plan,
+        *,
+        time_ordered: bool = True,
+        search_budget: int = SEARCH_BUDGET,
+        scanned_count_max: int = SCANNED_COUNT_MAX,
     ) -> None:
         self.plan = plan
+        self._scanned = scanned_count_max
         self._time_ordered = time_ordered
         self._search_budget = search_budget
         self._start(Dictionary())
@@ -63,6 +74,7 @@ class Kernel:
                     dictionary,
                     time_ordered=self._time_ordered,
                     budget=self._search_budget,
+                    scanned=self._scanned,
                 )
             )
 
@@ -143,6 +155,18 @@ class Kernel:
         self._position = saved.position
         for stage, mine in zip(self._stages, saved.stages, strict=True):
             stage.load(mine)
+
+
+def warm_up() -> None:
+    """Load the compiled loops, or compile them if nobody did on this machine: a one-time wait."""
+    kind = {"x": Kind.FLOAT}
+    topics = {name: Topic(name, kind) for name in ("A", "B")}
+    pair = Comparison("<", Attribute(Slot("A", 1), "x"), Attribute(Slot("B", 1), "x"))
+    plan = compile_plan([Subscription("warm", (Conjunction((pair,)),))], topics)
+    events = [Event(name, "s", i, i, {"x": float(i)}) for i, name in enumerate("AB")]
+    kernel = Kernel(plan)
+    kernel.step(Batch.of(events, topics.values()))
+    kernel.load(kernel.save())
 
 
 def _merge(

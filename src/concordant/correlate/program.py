@@ -260,6 +260,7 @@ def compile_program(
     *,
     time_ordered: bool,
     budget: int,
+    scanned: int,
 ) -> Program:
     """The program of subscriptions that read the same stream."""
     writer = _Writer(schemas, dictionary, time_ordered)
@@ -302,6 +303,7 @@ def compile_program(
     words[at.PLAN_NUMBERED_COUNT] = len(number_records)
     words[at.PLAN_TIME_ORDERED] = int(time_ordered)
     words[at.PLAN_BUDGET] = budget
+    words[at.PLAN_SCANNED] = scanned
     return Program(
         np.array(words, np.int64),
         topics,
@@ -384,6 +386,7 @@ def _conjunction(
         if len(conjunction.parts) > 1:
             record[at.PART_FINISHED] = block
             block += at.Q_SIZE
+        indexes = _slots(writer, part, record, recent)
         topics = []
         for topic in part.topics:
             one = [0] * at.TOPIC_SIZE
@@ -392,10 +395,15 @@ def _conjunction(
             block += at.Q_SIZE
             one[at.TOPIC_FIRST] = part.slots_of_topic[topic].start
             one[at.TOPIC_WIDTH] = len(part.slots_of_topic[topic])
+            found: list[int] = []
+            for kind, column in indexes[topic]:
+                found += [kind, column, block]
+                block += at.HEADER_SIZE
+            one[at.TOPIC_INDEXES] = writer.put(found)
+            one[at.TOPIC_INDEX_COUNT] = len(indexes[topic])
             topics += one
         record[at.PART_TOPICS] = writer.put(topics)
         record[at.PART_TOPIC_COUNT] = len(part.topics)
-        _slots(writer, part, record, recent)
         record[at.PART_OUT] = writer.put([place[slot] for slot in part.slots])
         parts.append(record)
     first = writer.put([word for record in parts for word in record])
@@ -409,13 +417,28 @@ def _conjunction(
     return writer.put(record), block
 
 
-def _slots(writer: _Writer, part: Part, record: list[int], recent: bool) -> None:
+_INDEX_KINDS = {
+    at.OP_LT: at.INDEX_MIN,
+    at.OP_LE: at.INDEX_MIN,
+    at.OP_GT: at.INDEX_MAX,
+    at.OP_GE: at.INDEX_MAX,
+    at.OP_EQ: at.INDEX_EQUAL,
+}
+
+
+def _slots(
+    writer: _Writer, part: Part, record: list[int], recent: bool
+) -> dict[str, list[tuple[int, int]]]:
+    """Write the slots; returns the indexes (kind, column) that each topic's queue may get."""
+    indexes: dict[str, list[tuple[int, int]]] = {topic: [] for topic in part.topics}
     slots: list[int] = []
     before: list[int] = []
     topic_index = {topic: i for i, topic in enumerate(part.topics)}
     for i, slot in enumerate(part.slots):
         unary = [word for predicate in part.unary[i] for word in writer.unary(predicate)]
         pairs = [writer.binary(part, i, pair) for pair in part.binary[i]]
+        for pair in pairs:
+            _choose_index(pair, indexes[slot.topic])
         one = [0] * at.SLOT_SIZE
         one[at.SLOT_TOPIC] = topic_index[slot.topic]
         one[at.SLOT_UNARY] = writer.put(unary)
@@ -438,6 +461,19 @@ def _slots(writer: _Writer, part: Part, record: list[int], recent: bool) -> None
         for i in (reversed(part.slots_of_topic[topic]) if recent else part.slots_of_topic[topic])
     ]
     record[at.PART_VISIT] = writer.put(visit)
+    return indexes
+
+
+def _choose_index(pair: list[int], indexes: list[tuple[int, int]]) -> None:
+    """Let a binary predicate be answered by an index of its queue, where one can."""
+    direct = pair[at.BINARY_PROGRAM] < 0 and pair[at.BINARY_HOW] == at.HOW_SAME
+    kind = _INDEX_KINDS.get(pair[at.BINARY_OP])
+    if not direct or pair[at.BINARY_MONOTONE] or kind is None:
+        return
+    wanted = (kind, pair[at.BINARY_MINE])
+    if wanted not in indexes:
+        indexes.append(wanted)
+    pair[at.BINARY_INDEX] = indexes.index(wanted)
 
 
 def _before(slot: int, pair: Sequence[int]) -> list[int]:

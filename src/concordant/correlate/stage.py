@@ -26,6 +26,9 @@ from concordant.model.topic import Schemas
 SEARCH_BUDGET = 100_000
 """Candidates a search may look at before it is counted and warned about; results never change."""
 
+SCANNED_COUNT_MAX = 64
+"""Queued events that a search scans one by one; for more it builds an index."""
+
 _ARENA_WORDS_MIN = 1 << 12
 _OUT_WORDS = 1 << 16
 _COMPACT_ROWS_MIN = 1 << 16
@@ -43,11 +46,17 @@ class Stage:
         *,
         time_ordered: bool,
         budget: int,
+        scanned: int,
     ) -> None:
         self.subscriptions = subscriptions
         self._dictionary = dictionary
         self._program = compile_program(
-            subscriptions, schemas, dictionary, time_ordered=time_ordered, budget=budget
+            subscriptions,
+            schemas,
+            dictionary,
+            time_ordered=time_ordered,
+            budget=budget,
+            scanned=scanned,
         )
         self._control = np.zeros(at.CONTROL_SIZE, np.int64)
         self._arena = np.zeros(max(_ARENA_WORDS_MIN, 2 * self._program.root_end), np.int64)

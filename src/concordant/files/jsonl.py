@@ -98,11 +98,12 @@ def _explain(error: Exception, line: bytes, name: str, number: int) -> NoReturn:
             "a number is out of range; integers have 64 bits and floats end at 1.8e308",
             "write it as a string",
         )
-    cause = str(error).removeprefix("JSON is malformed: ")
+    cause, _, byte = str(error).removeprefix("JSON is malformed: ").partition(" (byte ")
+    column = str(int(byte[:-1]) + 1) if byte[:-1].isdigit() else ""
     hint = "one JSON object per line; NaN and Infinity are not JSON"
     if line.lstrip()[:1] == b"[" or line.strip() == b"{":
         hint = _ARRAY_HINT
-    _refuse(name, number, f"the line is not valid JSON ({cause})", hint)
+    _refuse(name, number, f"the line is not valid JSON ({cause})", hint, column)
 
 
 def _refuse(name: str, line: int, message: str, hint: str, column: str = "") -> NoReturn:

@@ -106,7 +106,8 @@ def _word_hint(text: str, at: int, word: str) -> str:
     before = text[max(0, at - 80) : at].rstrip()
     if re.search(r"(?<![\w.`])\d+(\.\d+)?\Z", before) and lower not in KEYWORDS:
         near = suggestion(word, UNITS, cutoff=0.75)
-        return f"{near or f'{word!r} is not a unit of time'}; {UNIT_HINT}"
+        if near or not suggestion(word, KEYWORDS, cutoff=0.75):  # else rather a clause misspelt
+            return f"{near or f'{word!r} is not a unit of time'}; {UNIT_HINT}"
     if lower in KEYWORDS and word != lower:
         return f"keywords are lower case: write '{lower}'"
     if lower in _WORDS:

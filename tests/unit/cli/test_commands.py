@@ -165,6 +165,22 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
     assert (process.wait(60), errors) == (0, b"")
 
 
+def test_a_reader_of_the_help_may_leave_too(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [*COMMAND, "correlate", "--help"],
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=60,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_output_is_utf_8_whatever_the_terminal_says(spawn: Run, tmp_path: Path) -> None:
     (tmp_path / "e.jsonl").write_text('{"topic": "A", "time": 1, "k": "é→"}\n', encoding="utf-8")
     done = spawn("correlate", "A partition by k", "e.jsonl", env=[("PYTHONIOENCODING", "ascii")])

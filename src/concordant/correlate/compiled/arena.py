@@ -115,8 +115,8 @@ def append(arena, header, word):
 
 
 @inlined
-def trim(arena, header):
-    """Move the head past removed entries, and the tail back before them."""
+def trim(arena, header, both_ends):
+    """Move the head past removed entries and, if it may, the tail back before them."""
     data = arena[header + Q_DATA]
     head = arena[header + Q_HEAD]
     tail = arena[header + Q_TAIL]
@@ -124,12 +124,13 @@ def trim(arena, header):
     while dead > 0 and head < tail and arena[data + head] < 0:
         head += 1
         dead -= 1
-    while dead > 0 and head < tail and arena[data + tail - 1] < 0:
-        tail -= 1
-        dead -= 1
-    if head == tail:
-        head = 0
-        tail = 0
+    if both_ends:
+        while dead > 0 and head < tail and arena[data + tail - 1] < 0:
+            tail -= 1
+            dead -= 1
+        if head == tail:
+            head = 0
+            tail = 0
     arena[header + Q_HEAD] = head
     arena[header + Q_TAIL] = tail
     arena[header + Q_DEAD] = dead

@@ -58,6 +58,6 @@ def pointer_at(typingctx: Any, address: Any) -> Any:
 
 
 @inlined
-def pointer(array):  # type: ignore[no-untyped-def]
+def pointer(array):
     """The first element of an int64 array; the array must outlive its use."""
     return pointer_at(array.ctypes.data)

@@ -24,6 +24,8 @@ ARENA_BUMP = 0
 ARENA_FREE = 1
 """Heads of the lists of freed buffers, by size class (power of two)."""
 ARENA_CLASSES = 48
+ARENA_WANTED = 59
+"""An index did not fit; the arena should grow."""
 ARENA_LIMIT = 60
 """The words the arena has."""
 ARENA_ROOT = 64
@@ -41,7 +43,7 @@ ROOT_RELATIONS = 7
 ROOT_EXPIRED = 8
 ROOT_CAPPED = 9
 ROOT_LINE = 10
-"""Queue of (block, queue, row) in order of arrival, kept for the cap on all queued events."""
+"""Queue of (block, topic, row) in order of arrival, kept for the cap on all queued events."""
 ROOT_EXPIRED_BEFORE = 15
 """Queued events older than this are no longer counted in ROOT_QUEUED."""
 ROOT_STEPS = 16
@@ -83,7 +85,8 @@ PLAN_NUMBERED = 5
 PLAN_NUMBERED_COUNT = 6
 PLAN_TIME_ORDERED = 7
 PLAN_BUDGET = 8
-PLAN_CONJUNCTION_COUNT = 9
+PLAN_SCANNED = 9
+"""Ranges of so many places are scanned; longer ones are worth an index."""
 PLAN_HEADER = 16
 
 # --- a topic's router ---------------------------------------------------------------------------
@@ -204,6 +207,12 @@ INDEX_MIN = 0
 INDEX_MAX = 1
 INDEX_EQUAL = 2
 
+HEADER_DATA = 0
+"""The address of an index, or 0 while there is none."""
+HEADER_BITS = 1
+HEADER_SIZE = 2
+
+
 # --- operators and ways of comparing ------------------------------------------------------------
 OP_LT = 0
 OP_GT = 1
@@ -294,6 +303,8 @@ AT_CURSOR = 5 * SLOTS_MAX
 AT_FROM = 6 * SLOTS_MAX
 AT_TO = 7 * SLOTS_MAX
 AT_WHOLE = 8 * SLOTS_MAX
-AT_STEPS = 9 * SLOTS_MAX
-AT_STACK = 10 * SLOTS_MAX
+AT_DRIVER = 9 * SLOTS_MAX
+"""Per depth: the binary predicate whose index leads to candidates, or -1."""
+AT_STEPS = 10 * SLOTS_MAX
+AT_STACK = 11 * SLOTS_MAX
 SCRATCH_SIZE = 16 * SLOTS_MAX

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from concordant.correlate.compiled.arena import find_block, make_room, mix
+from concordant.correlate.compiled.index import drop
 from concordant.correlate.compiled.jit import compiled, pointer, pointer_at
 from concordant.correlate.compiled.layout import (
     ARENA_FULL,
@@ -282,6 +283,7 @@ def mark(control_array, live):
                     for t in range(plan[part + PART_TOPIC_COUNT]):
                         topic = plan[part + PART_TOPICS] + t * TOPIC_SIZE
                         header = block + plan[topic + TOPIC_QUEUE]
+                        drop(plan, topic, block, arena)
                         _squeeze(arena, header)
                         _mark_queue(arena, header, live)
                     if plan[part + PART_FINISHED] >= 0:
@@ -291,7 +293,7 @@ def mark(control_array, live):
 
 @compiled
 def queued(control_array, subscription):
-    """Every queued event of a subscription: block, queue, row, canonical order of conjunction."""
+    """Every queued event of a subscription: block, topic, row, canonical order of conjunction."""
     plan = pointer_at(control_array[CONTROL_PLAN])
     arena = pointer_at(control_array[CONTROL_ARENA])
     root = plan[subscription + SUB_ROOT]
@@ -304,14 +306,15 @@ def queued(control_array, subscription):
             for p in range(plan[conjunction + CON_PART_COUNT]):
                 part = plan[conjunction + CON_PARTS] + p * PART_SIZE
                 for t in range(plan[part + PART_TOPIC_COUNT]):
-                    queue = plan[plan[part + PART_TOPICS] + t * TOPIC_SIZE + TOPIC_QUEUE]
+                    topic = plan[part + PART_TOPICS] + t * TOPIC_SIZE
+                    queue = plan[topic + TOPIC_QUEUE]
                     data = arena[block + queue + Q_DATA]
                     for place in range(
                         arena[block + queue + Q_HEAD], arena[block + queue + Q_TAIL]
                     ):
                         if arena[data + place] >= 0:
                             found[count, 0] = block
-                            found[count, 1] = queue
+                            found[count, 1] = topic
                             found[count, 2] = arena[data + place]
                             found[count, 3] = c
                             count += 1

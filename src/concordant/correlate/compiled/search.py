@@ -8,9 +8,12 @@ range they are answered by binary search; an index leads to the next candidate o
 
 from __future__ import annotations
 
+from concordant.correlate.compiled.index import build, propose
 from concordant.correlate.compiled.jit import compiled, inlined
 from concordant.correlate.compiled.layout import (
+    ARENA_WANTED,
     AT_CURSOR,
+    AT_DRIVER,
     AT_FROM,
     AT_HIGH,
     AT_INDEX,
@@ -20,6 +23,7 @@ from concordant.correlate.compiled.layout import (
     AT_TO,
     AT_VISIT,
     BINARY_HOW,
+    BINARY_INDEX,
     BINARY_MINE,
     BINARY_MONOTONE,
     BINARY_OP,
@@ -29,6 +33,10 @@ from concordant.correlate.compiled.layout import (
     BINARY_SWAPPED,
     BINARY_THEIRS,
     COL_TIME,
+    HEADER_DATA,
+    INDEX_HEADER,
+    INDEX_SIZE,
+    NULL,
     OP_EQ,
     OP_GE,
     OP_GT,
@@ -41,6 +49,7 @@ from concordant.correlate.compiled.layout import (
     PART_TOPIC_COUNT,
     PART_TOPICS,
     PART_VISIT,
+    PLAN_SCANNED,
     PLAN_TIME_ORDERED,
     Q_DATA,
     Q_HEAD,
@@ -55,6 +64,8 @@ from concordant.correlate.compiled.layout import (
     SUB_RECENT,
     SUB_WITHIN,
     TOPIC_FIRST,
+    TOPIC_INDEX_COUNT,
+    TOPIC_INDEXES,
     TOPIC_QUEUE,
     TOPIC_SIZE,
     TOPIC_WIDTH,
@@ -154,8 +165,10 @@ def search(plan, subscription, part, block, arena, cells, width, rank, scratch, 
             free += 1
     if free == 0:
         return True
-    if pinned >= 0 and plan[subscription + SUB_CONTIGUOUS] < 0 and not _narrow(
-        plan, subscription, part, block, arena, cells, width, rank, scratch, free
+    if (
+        pinned >= 0
+        and plan[subscription + SUB_CONTIGUOUS] < 0
+        and not _narrow(plan, subscription, part, block, arena, cells, width, rank, scratch, free)
     ):
         return False
     spread = -1 if anchored else plan[subscription + SUB_WITHIN]
@@ -270,11 +283,37 @@ def _narrow(plan, subscription, part, block, arena, cells, width, rank, scratch,
         record = plan[part + PART_SLOTS] + slot * SLOT_SIZE
         if plan[record + SLOT_BINARY_COUNT] == 0 and plan[record + SLOT_UNARY_COUNT] == 0:
             continue
-        data = arena[_queue_of(plan, part, block, slot) + Q_DATA]
+        topic = plan[part + PART_TOPICS] + plan[record + SLOT_TOPIC] * TOPIC_SIZE
+        data = arena[block + plan[topic + TOPIC_QUEUE] + Q_DATA]
         low = scratch[AT_LOW + slot]
         high = scratch[AT_HIGH + slot]
-        steps = high - low
+        driver = -1
+        if high - low > plan[PLAN_SCANNED] and plan[topic + TOPIC_INDEX_COUNT] > 0:
+            driver = _driver(plan, topic, record, block, arena, cells, width, scratch, recent)
         while low < high:
+            scratch[AT_STEPS] += 1
+            if driver >= 0:
+                place = high - 1 if recent else low
+                place = _led(
+                    plan,
+                    driver,
+                    topic,
+                    block,
+                    arena,
+                    cells,
+                    width,
+                    scratch,
+                    place,
+                    low,
+                    high,
+                    recent,
+                )
+                if recent:
+                    high = place + 1
+                else:
+                    low = place
+                if low >= high:
+                    return False
             row = arena[data + (high - 1 if recent else low)]
             if (
                 row >= 0
@@ -286,8 +325,7 @@ def _narrow(plan, subscription, part, block, arena, cells, width, rank, scratch,
                 high -= 1
             else:
                 low += 1
-        scratch[AT_STEPS] += steps - (high - low)
-        if low == high:
+        if low >= high:
             return False
         scratch[AT_LOW + slot] = low
         scratch[AT_HIGH + slot] = high
@@ -321,6 +359,7 @@ def _enter(plan, subscription, part, block, arena, cells, width, scratch, depth)
                 high = low + 1
             else:
                 high = low
+    scratch[AT_DRIVER + depth] = -1
     address = plan[record + SLOT_BINARY]
     for _ in range(plan[record + SLOT_BINARY_COUNT]):
         other_row = scratch[AT_ROW + plan[address + BINARY_OTHER]]
@@ -335,7 +374,61 @@ def _enter(plan, subscription, part, block, arena, cells, width, scratch, depth)
         address += BINARY_SIZE
     scratch[AT_FROM + depth] = low
     scratch[AT_TO + depth] = high
+    if high - low > plan[PLAN_SCANNED] and plan[topic + TOPIC_INDEX_COUNT] > 0:
+        recent = plan[subscription + SUB_RECENT]
+        scratch[AT_DRIVER + depth] = _driver(
+            plan, topic, record, block, arena, cells, width, scratch, recent
+        )
     scratch[AT_CURSOR + depth] = high - 1 if plan[subscription + SUB_RECENT] else low
+
+
+@compiled
+def _driver(plan, topic, record, block, arena, cells, width, scratch, recent):
+    """The predicate with a bound partner whose index leads to candidates, or -1."""
+    best = -1
+    address = plan[record + SLOT_BINARY]
+    for _ in range(plan[record + SLOT_BINARY_COUNT]):
+        bound = scratch[AT_ROW + plan[address + BINARY_OTHER]] >= 0
+        if plan[address + BINARY_INDEX] >= 0 and bound:
+            best = address
+            if plan[address + BINARY_OP] == OP_EQ:
+                break
+        address += BINARY_SIZE
+    if best < 0:
+        return -1
+    index = plan[topic + TOPIC_INDEXES] + plan[best + BINARY_INDEX] * INDEX_SIZE
+    queue = block + plan[topic + TOPIC_QUEUE]
+    if arena[block + plan[index + INDEX_HEADER] + HEADER_DATA] == 0 and not build(
+        plan, index, block, queue, arena, cells, width, recent
+    ):
+        arena[ARENA_WANTED] = 1
+        return -1
+    return best
+
+
+@compiled
+def _led(plan, driver, topic, block, arena, cells, width, scratch, place, low, high, recent):
+    """The next place that the driver's index proposes."""
+    index = plan[topic + TOPIC_INDEXES] + plan[driver + BINARY_INDEX] * INDEX_SIZE
+    row = scratch[AT_ROW + plan[driver + BINARY_OTHER]]
+    bound = cells[row * width + plan[driver + BINARY_THEIRS]]
+    if bound == NULL:
+        return low - 1 if recent else high
+    return propose(
+        plan,
+        index,
+        arena[block + plan[index + INDEX_HEADER] + HEADER_DATA],
+        block + plan[topic + TOPIC_QUEUE],
+        arena,
+        cells,
+        width,
+        place,
+        low,
+        high,
+        bound,
+        plan[driver + BINARY_OP],
+        recent,
+    )
 
 
 @compiled
@@ -351,9 +444,16 @@ def _advance(plan, subscription, part, block, arena, cells, width, rank, scratch
     place = scratch[AT_CURSOR + depth]
     # An only instance was tested when it was admitted.
     several = plan[topic + TOPIC_WIDTH] > 1
+    driver = scratch[AT_DRIVER + depth]
     steps = 0
     found = False
     while low <= place < high:
+        if driver >= 0:
+            place = _led(
+                plan, driver, topic, block, arena, cells, width, scratch, place, low, high, step < 0
+            )
+            if place < low or place >= high:
+                break
         row = arena[data + place]
         steps += 1
         if (

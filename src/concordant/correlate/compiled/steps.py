@@ -7,9 +7,11 @@ the same event can be given again after it has grown.
 from __future__ import annotations
 
 from concordant.correlate.compiled.arena import append, find_block, make_room, trim
+from concordant.correlate.compiled.index import drop, extend, forget
 from concordant.correlate.compiled.jit import compiled, inlined
 from concordant.correlate.compiled.layout import (
     ARENA_FULL,
+    ARENA_WANTED,
     AT_INDEX,
     AT_ROW,
     AT_STEPS,
@@ -72,9 +74,11 @@ from concordant.correlate.compiled.layout import (
     SUB_INDEX,
     SUB_QUEUE_MAX,
     SUB_QUEUED_MAX,
+    SUB_RECENT,
     SUB_ROOT,
     SUB_WITHIN,
     TOPIC_FIRST,
+    TOPIC_INDEX_COUNT,
     TOPIC_QUEUE,
     TOPIC_SIZE,
     TOPIC_WIDTH,
@@ -107,8 +111,15 @@ def give(plan, reader, arena, cells, width, rank, scratch, out, control, row):
     if block < 0:
         return ARENA_FULL
     header = block + plan[topic + TOPIC_QUEUE]
-    if arena[header + Q_TAIL] == arena[header + Q_CAPACITY] and not make_room(arena, header, 1):
+    if arena[ARENA_WANTED] != 0:
+        arena[ARENA_WANTED] = 0
         return ARENA_FULL
+    indexed = plan[topic + TOPIC_INDEX_COUNT] > 0
+    if arena[header + Q_TAIL] == arena[header + Q_CAPACITY]:
+        if indexed:
+            drop(plan, topic, block, arena)
+        if not make_room(arena, header, 1):
+            return ARENA_FULL
     finished = plan[part + PART_FINISHED]
     if finished >= 0 and not make_room(arena, block + finished, plan[part + PART_SLOT_COUNT]):
         return ARENA_FULL
@@ -121,10 +132,13 @@ def give(plan, reader, arena, cells, width, rank, scratch, out, control, row):
         oldest = cells[row * width + COL_TIME] - plan[subscription + SUB_WITHIN]
         _expire(plan, part, root, block, arena, cells, width, oldest)
     append(arena, header, row)
+    if indexed:
+        recent = plan[subscription + SUB_RECENT]
+        extend(plan, topic, block, header, arena, cells, width, recent)
     arena[root + ROOT_QUEUED] += 1
     if lined:
         append(arena, root + ROOT_LINE, block)
-        append(arena, root + ROOT_LINE, plan[topic + TOPIC_QUEUE])
+        append(arena, root + ROOT_LINE, topic)
         append(arena, root + ROOT_LINE, row)
     matched = False
     if _enough(plan, part, block, arena):
@@ -138,7 +152,7 @@ def give(plan, reader, arena, cells, width, rank, scratch, out, control, row):
     if matched:
         _dispose(plan, subscription, part, root, block, arena, cells, width, scratch)
     if plan[subscription + SUB_QUEUE_MAX] >= 0:
-        _bound_queue(plan, subscription, root, header, arena, cells, width, row)
+        _bound_queue(plan, subscription, root, topic, block, arena, cells, width, row)
     if not matched:
         return DONE
     if finished >= 0:
@@ -195,9 +209,16 @@ def _uncount(arena, root, cells, width, row):
 
 
 @compiled
-def _cut(root, header, arena, cells, width, start, stop):
+def _cut(plan, root, topic, block, arena, cells, width, start, stop):
     """Remove the places start to stop, one end of which is an end of the queue."""
+    header = block + plan[topic + TOPIC_QUEUE]
     data = arena[header + Q_DATA]
+    if start != arena[header + Q_HEAD] and plan[topic + TOPIC_INDEX_COUNT] > 0:
+        for place in range(start, stop):  # indexed places are not used twice
+            if arena[data + place] >= 0:
+                _kill(plan, root, topic, block, arena, cells, width, place)
+        _tidy(plan, topic, block, arena)
+        return
     for place in range(start, stop):
         if arena[data + place] < 0:
             arena[header + Q_DEAD] -= 1
@@ -207,29 +228,39 @@ def _cut(root, header, arena, cells, width, start, stop):
         arena[header + Q_HEAD] = stop
     else:
         arena[header + Q_TAIL] = start
-    trim(arena, header)
+    _tidy(plan, topic, block, arena)
 
 
 @compiled
-def _kill(root, header, arena, cells, width, place):
+def _kill(plan, root, topic, block, arena, cells, width, place):
     """Remove one place anywhere in the queue."""
+    header = block + plan[topic + TOPIC_QUEUE]
     data = arena[header + Q_DATA]
     _uncount(arena, root, cells, width, arena[data + place])
     arena[data + place] = ~arena[data + place]
     arena[header + Q_DEAD] += 1
+    if plan[topic + TOPIC_INDEX_COUNT] > 0:
+        forget(plan, topic, block, header, arena, cells, width, place)
+
+
+@inlined
+def _tidy(plan, topic, block, arena):
+    """Move the ends of a queue past removed places; of an indexed one only the head."""
+    trim(arena, block + plan[topic + TOPIC_QUEUE], plan[topic + TOPIC_INDEX_COUNT] == 0)
 
 
 @compiled
 def _expire(plan, part, root, block, arena, cells, width, oldest):
     for t in range(plan[part + PART_TOPIC_COUNT]):
-        header = block + plan[plan[part + PART_TOPICS] + t * TOPIC_SIZE + TOPIC_QUEUE]
+        topic = plan[part + PART_TOPICS] + t * TOPIC_SIZE
+        header = block + plan[topic + TOPIC_QUEUE]
         head = arena[header + Q_HEAD]
         tail = arena[header + Q_TAIL]
         data = arena[header + Q_DATA]
         if head < tail and cells[row_at(arena, data + head) * width + COL_TIME] < oldest:
             stop = first_from(arena, data, head, tail, cells, width, COL_TIME, oldest, False)
             arena[root + ROOT_EXPIRED] += stop - head
-            _cut(root, header, arena, cells, width, head, stop)
+            _cut(plan, root, topic, block, arena, cells, width, head, stop)
 
 
 @compiled
@@ -242,16 +273,20 @@ def _dispose(plan, subscription, part, root, block, arena, cells, width, scratch
         last = first + plan[topic + TOPIC_WIDTH] - 1
         head = arena[header + Q_HEAD]
         if consume == CONSUME_PREFIX:
-            _cut(root, header, arena, cells, width, head, scratch[AT_INDEX + last] + 1)
+            stop = scratch[AT_INDEX + last] + 1
+            _cut(plan, root, topic, block, arena, cells, width, head, stop)
         elif consume == CONSUME_SLIDE:
-            _cut(root, header, arena, cells, width, head, scratch[AT_INDEX + first] + 1)
+            stop = scratch[AT_INDEX + first] + 1
+            _cut(plan, root, topic, block, arena, cells, width, head, stop)
         elif consume == CONSUME_SUFFIX:
             start = scratch[AT_INDEX + first]
-            _cut(root, header, arena, cells, width, start, arena[header + Q_TAIL])
+            stop = arena[header + Q_TAIL]
+            _cut(plan, root, topic, block, arena, cells, width, start, stop)
         elif consume == CONSUME_MATCHED:
             for slot in range(first, last + 1):
-                _kill(root, header, arena, cells, width, scratch[AT_INDEX + slot])
-            trim(arena, header)
+                place = scratch[AT_INDEX + slot]
+                _kill(plan, root, topic, block, arena, cells, width, place)
+            _tidy(plan, topic, block, arena)
 
 
 @compiled
@@ -321,8 +356,9 @@ def _too_old_before(plan, subscription, cells, width, row):
 
 
 @compiled
-def _bound_queue(plan, subscription, root, header, arena, cells, width, row):
+def _bound_queue(plan, subscription, root, topic, block, arena, cells, width, row):
     """The cap per queue: the oldest that still counts goes."""
+    header = block + plan[topic + TOPIC_QUEUE]
     head = arena[header + Q_HEAD]
     tail = arena[header + Q_TAIL]
     data = arena[header + Q_DATA]
@@ -338,11 +374,11 @@ def _bound_queue(plan, subscription, root, header, arena, cells, width, row):
     place = start
     while live > plan[subscription + SUB_QUEUE_MAX]:
         if arena[data + place] >= 0:
-            _kill(root, header, arena, cells, width, place)
+            _kill(plan, root, topic, block, arena, cells, width, place)
             arena[root + ROOT_CAPPED] += 1
             live -= 1
         place += 1
-    trim(arena, header)
+    _tidy(plan, topic, block, arena)
 
 
 @inlined
@@ -363,9 +399,10 @@ def bound_all(plan, subscription, arena, cells, width, row):
     oldest = _too_old_before(plan, subscription, cells, width, row)
     while arena[root + ROOT_QUEUED] > limit:
         at = arena[line + Q_DATA] + arena[line + Q_HEAD]
-        header = arena[at] + arena[at + 1]
+        block = arena[at]
+        topic = arena[at + 1]
         wanted = arena[at + 2]
-        place = _place_of(arena, header, wanted)
+        place = _place_of(arena, block + plan[topic + TOPIC_QUEUE], wanted)
         _pop(arena, line, _LINE_WORDS)
         if place < 0:
             continue
@@ -373,22 +410,22 @@ def bound_all(plan, subscription, arena, cells, width, row):
             # It stays for a match that may be left over, but counts no more.
             arena[root + ROOT_QUEUED] -= 1
             continue
-        _kill(root, header, arena, cells, width, place)
-        trim(arena, header)
+        _kill(plan, root, topic, block, arena, cells, width, place)
+        _tidy(plan, topic, block, arena)
         arena[root + ROOT_CAPPED] += 1
     if oldest > arena[root + ROOT_EXPIRED_BEFORE]:
-        _pass_expired(root, arena, cells, width, oldest)
+        _pass_expired(plan, root, arena, cells, width, oldest)
     return DONE
 
 
 @compiled
-def _pass_expired(root, arena, cells, width, oldest):
+def _pass_expired(plan, root, arena, cells, width, oldest):
     """Uncount what is too old at the front of the line, so that it is never counted twice."""
     line = root + ROOT_LINE
     while arena[line + Q_HEAD] < arena[line + Q_TAIL]:
         at = arena[line + Q_DATA] + arena[line + Q_HEAD]
         wanted = arena[at + 2]
-        place = _place_of(arena, arena[at] + arena[at + 1], wanted)
+        place = _place_of(arena, arena[at] + plan[arena[at + 1] + TOPIC_QUEUE], wanted)
         if place >= 0:
             if cells[wanted * width + COL_TIME] >= oldest:
                 break
