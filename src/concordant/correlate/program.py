@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from concordant.correlate.compiled import layout as at
 from concordant.correlate.plan import Binary, ConjunctionPlan, Part, SubscriptionPlan
+from concordant.correlate.routing import write_routers
 from concordant.errors import InvariantViolation
 from concordant.model.expression import (
     Arithmetic,
@@ -294,7 +295,7 @@ def compile_program(
         conjunctions += zip(mine, plan.conjunctions, strict=True)
         root += at.ROOT_SIZE
     words = writer.words
-    words[at.PLAN_TOPICS] = _routers(writer, topics, conjunctions)
+    words[at.PLAN_TOPICS] = write_routers(words, writer.put, topics, conjunctions)
     words[at.PLAN_SUBSCRIPTIONS] = writer.put(records)
     words[at.PLAN_SUBSCRIPTION_COUNT] = len(records)
     words[at.PLAN_DERIVED] = writer.put([w for pair in writer.derived_programs for w in pair])
@@ -312,7 +313,7 @@ def compile_program(
         tuple(numbers.values()),
         root,
         tuple(roots),
-        2 * len(conjunctions) * 64,
+        len(conjunctions) + 1,
         writer.ranked,
         tuple(lined),
     )
@@ -484,34 +485,3 @@ def _before(slot: int, pair: Sequence[int]) -> list[int]:
         strict = int(op == at.OP_LT)
         found += [slot, pair[at.BINARY_MINE], pair[at.BINARY_OTHER], pair[at.BINARY_THEIRS], strict]
     return found
-
-
-def _reader(writer: _Writer, address: int, plan: ConjunctionPlan, topic: str) -> list[int]:
-    """The record of one topic of one conjunction."""
-    index = plan.part_of_topic[topic]
-    part = writer.words[address + at.CON_PARTS] + index * at.PART_SIZE
-    topics = writer.words[part + at.PART_TOPICS]
-    record = [0] * at.READER_SIZE
-    record[at.READER_CONJUNCTION] = address
-    record[at.READER_PART] = part
-    record[at.READER_TOPIC] = topics + plan.parts[index].topics.index(topic) * at.TOPIC_SIZE
-    record[at.READER_SUB] = writer.words[address + at.CON_SUB]
-    return record
-
-
-def _routers(
-    writer: _Writer, topics: Sequence[str], conjunctions: Sequence[tuple[int, ConjunctionPlan]]
-) -> int:
-    """Which conjunctions a topic's events go to."""
-    addresses = []
-    for topic in topics:
-        readers = [
-            writer.put(_reader(writer, address, plan, topic))
-            for address, plan in conjunctions
-            if topic in plan.part_of_topic
-        ]
-        router = [0] * at.ROUTER_SIZE
-        router[at.ROUTER_ALWAYS] = writer.put(readers)
-        router[at.ROUTER_ALWAYS_COUNT] = len(readers)
-        addresses.append(writer.put(router))
-    return writer.put(addresses)

@@ -184,7 +184,7 @@ def _run(plan, arena, cells, width, rank, scratch, out, control, candidates, sto
 
 @compiled
 def _route(plan, router, cells, width, candidates, row):
-    """The conjunctions that may admit a row, ascending, each once."""
+    """The readers that may admit a row, ascending; says how many."""
     count = plan[router + ROUTER_ALWAYS_COUNT]
     for i in range(count):
         candidates[i] = plan[plan[router + ROUTER_ALWAYS] + i]
@@ -221,25 +221,23 @@ def _route(plan, router, cells, width, candidates, row):
                 break
             candidates[count] = plan[pairs + 2 * i + 1]
             count += 1
-    return _sort(candidates, count)
+    _sort(candidates, count)
+    return count
 
 
 @compiled
 def _sort(candidates, count):
-    """Sort ascending and drop repetitions; nearly sorted short lists are the rule."""
-    for i in range(1, count):
-        item = candidates[i]
-        j = i - 1
-        while j >= 0 and candidates[j] > item:
-            candidates[j + 1] = candidates[j]
-            j -= 1
-        candidates[j + 1] = item
-    kept = min(count, 1)
-    for i in range(1, count):
-        if candidates[i] != candidates[kept - 1]:
-            candidates[kept] = candidates[i]
-            kept += 1
-    return kept
+    """Sort ascending, in place: by insertion with shrinking gaps, quick for the usual few."""
+    gap = count // 2
+    while gap > 0:
+        for i in range(gap, count):
+            item = candidates[i]
+            j = i - gap
+            while j >= 0 and candidates[j] > item:
+                candidates[j + gap] = candidates[j]
+                j -= gap
+            candidates[j + gap] = item
+        gap //= 2
 
 
 @compiled

@@ -1,0 +1,158 @@
+"""Which conjunctions an event goes to: routers as data for the compiled loops.
+
+With a few readers of a topic every event is offered to all of them. With many, those that ask for
+one value of an attribute are found by hash, those that ask for a range by walking the thresholds
+that the value passes, so that an event costs what it is admitted to and not what is subscribed.
+A router may offer too much, never too little: admission itself is tested afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from concordant.correlate.compiled import layout as at
+from concordant.correlate.plan import ConjunctionPlan
+
+Put = Callable[[Sequence[int]], int]
+"""Appends words to the plan and returns their address."""
+
+OFFERED_COUNT_MAX = 8
+"""Up to so many readers of a topic it is cheaper to offer an event to all of them."""
+
+_WORD = 2**64
+_MULTIPLIER = 0x2545F4914F6CDD1D
+
+
+def write_routers(
+    words: list[int],
+    put: Put,
+    topics: Sequence[str],
+    conjunctions: Sequence[tuple[int, ConjunctionPlan]],
+) -> int:
+    """Write one router per topic; returns the address of their addresses."""
+    addresses = []
+    for topic in topics:
+        readers = [
+            put(_reader(words, address, plan, topic))
+            for address, plan in conjunctions
+            if topic in plan.part_of_topic
+        ]
+        router = [0] * at.ROUTER_SIZE
+        always = readers
+        if len(readers) > OFFERED_COUNT_MAX:
+            equals, ranges, always = _sorted_by_access(words, readers)
+            tables = [word for column, found in equals for word in (column, *_table(put, found))]
+            router[at.ROUTER_EQUALS] = put(tables)
+            router[at.ROUTER_EQUALS_COUNT] = len(equals)
+            walks = [word for key, found in ranges for word in _thresholds(put, key, found)]
+            router[at.ROUTER_RANGES] = put(walks)
+            router[at.ROUTER_RANGES_COUNT] = len(ranges)
+        router[at.ROUTER_ALWAYS] = put(always)
+        router[at.ROUTER_ALWAYS_COUNT] = len(always)
+        addresses.append(put(router))
+    return put(addresses)
+
+
+def _reader(words: list[int], address: int, plan: ConjunctionPlan, topic: str) -> list[int]:
+    """The record of one topic of one conjunction."""
+    index = plan.part_of_topic[topic]
+    part = words[address + at.CON_PARTS] + index * at.PART_SIZE
+    topics = words[part + at.PART_TOPICS]
+    record = [0] * at.READER_SIZE
+    record[at.READER_CONJUNCTION] = address
+    record[at.READER_PART] = part
+    record[at.READER_TOPIC] = topics + plan.parts[index].topics.index(topic) * at.TOPIC_SIZE
+    record[at.READER_SUB] = words[address + at.CON_SUB]
+    return record
+
+
+Equals = list[tuple[int, dict[int, list[int]]]]
+"""Per column: the readers that ask for a value."""
+Ranges = list[tuple[tuple[int, bool], list[tuple[int, int]]]]
+"""Per column and direction: (threshold, reader)."""
+
+
+def _sorted_by_access(words: list[int], readers: Sequence[int]) -> tuple[Equals, Ranges, list[int]]:
+    equals: dict[int, dict[int, list[int]]] = {}
+    ranges: dict[tuple[int, bool], list[tuple[int, int]]] = {}
+    always: list[int] = []
+    for reader in readers:
+        slots = _unary_of_slots(words, reader)
+        equal = next((u for u in slots[0] if _in_all(slots, u, (at.OP_EQ,))), None)
+        if equal is not None:
+            column, _, value = equal
+            equals.setdefault(column, {}).setdefault(value, []).append(reader)
+            continue
+        found = next(
+            (u for u in slots[0] if len(slots) == 1 and u[1] in (*_UPWARD, *_DOWNWARD)), None
+        )
+        if found is None:
+            always.append(reader)
+        else:
+            column, op, value = found
+            ranges.setdefault((column, op in _UPWARD), []).append((value, reader))
+    return list(equals.items()), list(ranges.items()), always
+
+
+_UPWARD = (at.OP_GT, at.OP_GE)
+_DOWNWARD = (at.OP_LT, at.OP_LE)
+
+Unary = tuple[int, int, int]
+"""Column, operator, constant."""
+
+
+def _unary_of_slots(words: list[int], reader: int) -> list[list[Unary]]:
+    """Per instance of the reader's topic: its predicates that compare codes directly."""
+    part = words[reader + at.READER_PART]
+    topic = words[reader + at.READER_TOPIC]
+    first = words[part + at.PART_SLOTS] + words[topic + at.TOPIC_FIRST] * at.SLOT_SIZE
+    found = []
+    for instance in range(words[topic + at.TOPIC_WIDTH]):
+        slot = first + instance * at.SLOT_SIZE
+        start = words[slot + at.SLOT_UNARY]
+        stop = start + words[slot + at.SLOT_UNARY_COUNT] * at.UNARY_SIZE
+        found.append(
+            [
+                (words[u + at.UNARY_COLUMN], words[u + at.UNARY_OP], words[u + at.UNARY_VALUE])
+                for u in range(start, stop, at.UNARY_SIZE)
+                if words[u + at.UNARY_HOW] == at.HOW_SAME
+            ]
+        )
+    return found
+
+
+def _in_all(slots: Sequence[Sequence[Unary]], unary: Unary, ops: Sequence[int]) -> bool:
+    return unary[1] in ops and all(unary in one for one in slots)
+
+
+def _table(put: Put, found: dict[int, list[int]]) -> tuple[int, int]:
+    """A hash table from value to readers: its address and size in bits."""
+    bits = max(1, (2 * len(found) - 1).bit_length())
+    table = [0] * (3 << bits)
+    for value, readers in found.items():
+        place = mixed(value) & ((1 << bits) - 1)
+        while table[3 * place + 1]:
+            place = (place + 1) & ((1 << bits) - 1)
+        table[3 * place : 3 * place + 3] = [value, put(readers), len(readers)]
+    return put(table), bits
+
+
+def _thresholds(
+    put: Put, key: tuple[int, bool], found: Sequence[tuple[int, int]]
+) -> tuple[int, int, int, int]:
+    """The record of a walk: column, upward, thresholds, count; those passed first come first."""
+    column, upward = key
+    ordered = sorted(found, reverse=not upward)
+    pairs = put([word for pair in ordered for word in pair])
+    return column, int(upward), pairs, len(ordered)
+
+
+def mixed(value: int) -> int:
+    """The hash of a single value, as `compiled.arena.mix` calculates it with seed 1."""
+    mixed = _signed((value ^ _MULTIPLIER) * -7046029254386353131)
+    return mixed ^ ((mixed >> 32) & 0xFFFFFFFF)
+
+
+def _signed(number: int) -> int:
+    number %= _WORD
+    return number - _WORD if number >= _WORD // 2 else number
