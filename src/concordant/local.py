@@ -246,8 +246,8 @@ def correlate(
 ) -> Relations:
     """The relations that events form, in order.
 
-    `events` is a path, a table (Arrow, pandas, Polars, Spark), dicts, or a mapping from topic to
-    any of these; `columns` name the columns to use (`time="ts"`, `topic="Order"`; see
+    `events` is a path or several in a list, a table (Arrow, pandas, Polars, Spark), dicts, or a
+    mapping from topic to any of these; `columns` name the columns to use (`time="ts"`, `topic="Order"`; see
     `files.read_events`). A table of Spark comes to this process whole.
 
     >>> orders = [{"topic": "Order", "time": 1, "n": 7}, {"topic": "Payment", "time": 2, "n": 7}]
@@ -256,6 +256,12 @@ def correlate(
       subscription 7 #1: table:1 table:2
     """
     asked = read_subscriptions(subscriptions, match=match, consume=consume)
-    batch = events if isinstance(events, Batch) else read_events(events, ordered=ordered, **columns)
+    batch = events
+    if not isinstance(events, Batch):
+        several = isinstance(events, list | tuple) and all(
+            isinstance(one, str | Path) for one in events
+        )
+        inputs = events if several and events else [events]
+        batch = read_events(*inputs, ordered=ordered, **columns)
     plan = plan_for(batch, asked, question=subscriptions)
     return correlate_batch(in_order(batch), plan, progress=progress)

@@ -176,3 +176,13 @@ def test_progress_counts_up_to_the_number_of_events() -> None:
     correlate(rows, "A.seq < 0", progress=seen.append)
     assert seen == sorted(seen)
     assert seen[-1] == 2_500 and len(seen) > 1
+
+
+def test_a_list_of_paths_is_read_as_several_files(tmp_path: Path) -> None:
+    paths = []
+    for number, topic in enumerate(("Order", "Payment")):
+        path = tmp_path / f"{topic}.jsonl"
+        path.write_text(f'{{"topic": "{topic}", "time": {number}, "n": 7}}\n')
+        paths.append(path)
+    (found,) = correlate(paths, "Order then Payment partition by n")
+    assert [event.topic for event in found.events] == ["Order", "Payment"]
