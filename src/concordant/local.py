@@ -220,7 +220,10 @@ def correlate_batch(
     """
     if len(batch) <= _CLEAR_COUNT_MAX:
         engine = Engine(plan)
-        return Relations([engine.step(batch.events())], engine.counters)
+        delivered = engine.step(batch.events())
+        if progress:
+            progress(len(batch))
+        return Relations([delivered], engine.counters)
     # Imported here: loading compiled code takes longer than a small question.
     from concordant.correlate.kernel import Kernel
 
@@ -247,8 +250,8 @@ def correlate(
     """The relations that events form, in order.
 
     `events` is a path or several in a list, a table (Arrow, pandas, Polars, Spark), dicts, or a
-    mapping from topic to any of these; `columns` name the columns to use (`time="ts"`, `topic="Order"`; see
-    `files.read_events`). A table of Spark comes to this process whole.
+    mapping from topic to any of these; `columns` name the columns to use (`time="ts"`,
+    `topic="Order"`; see `files.read_events`). A table of Spark comes to this process whole.
 
     >>> orders = [{"topic": "Order", "time": 1, "n": 7}, {"topic": "Payment", "time": 2, "n": 7}]
     >>> correlate(orders, "Order then Payment partition by n")

@@ -83,7 +83,8 @@ from concordant.correlate.compiled.layout import (
     TOPIC_SIZE,
     TOPIC_WIDTH,
 )
-from concordant.correlate.compiled.search import first_from, fits, row_at, search
+from concordant.correlate.compiled.ranges import first_from, row_at
+from concordant.correlate.compiled.search import fits, search
 
 _LINE_WORDS = 3
 
