@@ -17,39 +17,56 @@ from concordant.correlate.plan import Plan
 from concordant.correlate.state import partition_value
 from concordant.model.event import Event
 from concordant.model.relation import Relation
+from concordant.model.topic import Schemas
 
 Words = npt.NDArray[np.int64]
 
 
 @dataclass
 class Rows:
-    """Rows of several batches, numbered through. Grows at the end; old numbers stay valid."""
+    """Rows of batches and single events, numbered through. It grows at the end only, so that the
+    numbers of what was found stay valid."""
 
+    topics: Schemas
+    count: int = 0
     starts: list[int] = field(default_factory=list)
-    batches: list[Batch] = field(default_factory=list)
+    pieces: list[Batch | list[Event]] = field(default_factory=list)
 
-    def append(self, start: int, batch: Batch) -> None:
-        self.starts.append(start)
-        self.batches.append(batch)
+    def append(self, batch: Batch) -> None:
+        self.starts.append(self.count)
+        self.pieces.append(batch)
+        self.count += len(batch)
+
+    def append_event(self, event: Event) -> None:
+        last = self.pieces[-1] if self.pieces else None
+        if isinstance(last, list):
+            last.append(event)
+        else:
+            self.starts.append(self.count)
+            self.pieces.append([event])
+        self.count += 1
 
     def event(self, row: int) -> Event:
         index = bisect_right(self.starts, row) - 1
-        return self.batches[index].event(row - self.starts[index])
+        piece = self.pieces[index]
+        place = row - self.starts[index]
+        return piece[place] if isinstance(piece, list) else piece.event(place)
 
     def keep(self, rows: Words) -> Rows:
         """Only the given rows (ascending), numbered anew from 0."""
-        kept = []
-        for start, batch in zip(self.starts, self.batches, strict=True):
-            low, high = np.searchsorted(rows, (start, start + len(batch)))
+        kept: list[Batch] = []
+        for start, piece in zip(self.starts, self.pieces, strict=True):
+            low, high = np.searchsorted(rows, (start, start + len(piece)))
             if low < high:
-                kept.append(batch.take(rows[low:high] - start))
-        found = Rows()
+                mine = rows[low:high] - start
+                if isinstance(piece, list):
+                    kept.append(Batch.of([piece[i] for i in mine], self.topics.values()))
+                else:
+                    kept.append(piece.take(mine))
+        found = Rows(self.topics)
         if kept:
-            found.append(0, Batch.concat(kept))
+            found.append(Batch.concat(kept))
         return found
-
-    def whole(self) -> Batch:
-        return Batch.concat(self.batches)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from concordant.model.event import Event
 from concordant.model.expression import Attribute, Slot
 from concordant.model.kind import Kind
 from concordant.model.predicate import Comparison
+from concordant.model.relation import Relation
 from concordant.model.subscription import Conjunction, Subscription
 from concordant.model.topic import Topic
 
@@ -92,6 +93,17 @@ class Kernel:
         if not self.plan.topic_depth:
             return Found(self.plan, [self._stages[0].step(batch, positions)], [0], batch, first)
         return self._step_stages(batch, positions, first)
+
+    def push(self, event: Event) -> list[Relation]:
+        """Take one event as it arrives, and return the relations it completes."""
+        if self.plan.topic_depth:
+            return list(self.step(Batch.of([event], [self.plan.schemas[event.topic]])))
+        self._position += 1
+        records = self._stages[0].push(event, self._position)
+        if records is None:
+            return []
+        base = Batch.of([event], [self.plan.schemas[event.topic]])
+        return list(Found(self.plan, [records], [0], base, self._position))
 
     def _refuse_derived_topics(self, batch: Batch) -> None:
         for code, topic in enumerate(batch.topics):

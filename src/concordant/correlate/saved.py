@@ -78,8 +78,8 @@ class SavedStage(msgspec.Struct, array_like=True):
 
     arena: bytes
     cells: bytes
-    events: bytes
-    rows: SavedBatch | None
+    topic_counts: bytes
+    rows: list[SavedBatch]
 
 
 class SavedKernel(msgspec.Struct, array_like=True):

@@ -17,11 +17,12 @@ from concordant.correlate.compiled import loop
 from concordant.correlate.compiled.values import encode_floats
 from concordant.correlate.found import Records, Rows, Words
 from concordant.correlate.plan import SubscriptionPlan
-from concordant.correlate.program import Dictionary, compile_program
+from concordant.correlate.program import Dictionary, compile_program, encoded_float
 from concordant.correlate.saved import SavedBatch, SavedStage
 from concordant.correlate.state import Counters
-from concordant.model.kind import Kind
-from concordant.model.topic import Schemas
+from concordant.model.event import Event
+from concordant.model.kind import RESERVED, Kind, Value
+from concordant.model.topic import Schemas, Topic
 
 SEARCH_BUDGET = 100_000
 """Candidates a search may look at before it is counted and warned about; results never change."""
@@ -49,6 +50,7 @@ class Stage:
         scanned: int,
     ) -> None:
         self.subscriptions = subscriptions
+        self._schemas = schemas
         self._dictionary = dictionary
         self._program = compile_program(
             subscriptions,
@@ -67,7 +69,7 @@ class Stage:
             self._arena[root + at.ROOT_LINED] = 1
         self._cells = np.empty((0, self._program.column_count), np.int64)
         self._row_count = 0
-        self._rows = Rows()
+        self._rows = Rows(schemas)
         self._slot_counts = _slot_counts(subscriptions)
         self._compact_at = _COMPACT_ROWS_MIN
         self._rank = np.zeros(1, np.int64)
@@ -75,8 +77,23 @@ class Stage:
         self._scratch = np.zeros(at.SCRATCH_SIZE, np.int64)
         self._candidates = np.zeros(self._program.candidate_count_max, np.int64)
         self._out = np.empty(_OUT_WORDS, np.int64)
-        self._events = np.zeros(len(subscriptions), np.int64)
+        self._topic_counts = np.zeros(len(self._program.topics), np.int64)
+        self._codes = {name: code for code, name in enumerate(self._program.topics)}
+        self._recipes = {name: self._recipe(schemas[name]) for name in self._program.topics}
         self._publish()
+
+    def _recipe(self, topic: Topic) -> list[tuple[int, str, Kind | None]]:
+        """What of a single event goes into which column: an attribute, or a reserved name."""
+        found: list[tuple[int, str, Kind | None]] = []
+        for (name, kind), column in self._program.inputs.items():
+            if name in RESERVED:
+                found.append((column, name, None))
+            elif topic.attributes.get(name) is kind:
+                found.append((column, name, kind))
+            else:  # of another topic, or of another kind there: null here
+                found.append((column, "", kind))
+        found += [(column, "", Kind.NULL) for column in self._program.numbers]
+        return found
 
     def _publish(self) -> None:
         """Tell the loops where the arrays are; after every change of one of them."""
@@ -91,6 +108,9 @@ class Stage:
         control[at.CONTROL_OUTPUT] = self._out.ctypes.data
         control[at.CONTROL_CANDIDATES] = self._candidates.ctypes.data
         self._arena[at.ARENA_LIMIT] = len(self._arena)
+        # Single words are written through views: numpy would box each of them.
+        self._words = self._cells.reshape(-1).data
+        self._control_words = control.data
 
     # --- a batch ------------------------------------------------------------------------------
 
@@ -101,14 +121,58 @@ class Stage:
         self._reserve(stop)
         self._encode(batch, positions, start, stop)
         self._row_count = stop
-        self._rows.append(start, batch)
-        self._count_events(start, stop)
+        self._rows.append(batch)
+        codes = self._cells[start:stop, at.COL_TOPIC]
+        counts = np.bincount(codes + 1, minlength=len(self._topic_counts) + 1)
+        self._topic_counts += counts[1:]
+        self._order_strings()
+        return self._take(start, stop)
+
+    def push(self, event: Event, position: int) -> Records | None:
+        """Take one event; None if it completes nothing, which is known without making an array."""
+        recipe = self._recipes.get(event.topic)
+        if recipe is None:
+            return None
+        row = self._row_count
+        if row == len(self._cells):
+            self._reserve(row + 1)
+        words = self._words
+        base = row * self._program.column_count
+        words[base + at.COL_POSITION] = position
+        words[base + at.COL_TIME] = event.time
+        words[base + at.COL_TOPIC] = self._codes[event.topic]
+        attributes = event.attributes
+        for column, name, kind in recipe:
+            value = attributes.get(name) if kind is not None else event.read(name)
+            words[base + column] = self._encode_value(value)
+        self._row_count = row + 1
+        self._rows.append_event(event)
+        self._topic_counts[self._codes[event.topic]] += 1
+        if self._program.ranked:
+            self._order_strings()
+        control = self._control_words
+        control[at.CONTROL_ROW] = control[at.CONTROL_DERIVED] = control[at.CONTROL_NUMBERED] = row
+        result = loop.take(self._control, row + 1)
+        if result == at.DONE and control[at.CONTROL_OUT] == 0 and row < self._compact_at:
+            return None
+        return self._take(row, row + 1, result)
+
+    def _encode_value(self, value: Value) -> int:
+        if value is None:
+            return at.NULL
+        if isinstance(value, str):
+            return self._dictionary.code(value)
+        return encoded_float(value) if isinstance(value, float) else int(value)
+
+    def _order_strings(self) -> None:
         if self._program.ranked and len(self._dictionary.codes) != self._ranked_count:
             self._rank = self._dictionary.ranks()
             self._ranked_count = len(self._dictionary.codes)
             self._publish()
-        found = self._run(start, stop)
-        records = self._records(found, start)
+
+    def _take(self, start: int, stop: int, result: int | None = None) -> Records:
+        """Run the loop over rows (or go on after `result`), and compact when it is time."""
+        records = self._records(self._run(start, stop, result), start)
         if self._row_count > self._compact_at:
             self._compact()
         return records
@@ -125,8 +189,7 @@ class Stage:
         cells = self._cells[start:stop]
         cells[:, at.COL_POSITION] = positions
         cells[:, at.COL_TIME] = batch.time
-        codes = {name: code for code, name in enumerate(self._program.topics)}
-        mapping = np.array([codes.get(name, -1) for name in batch.topic_names], np.int64)
+        mapping = np.array([self._codes.get(name, -1) for name in batch.topic_names], np.int64)
         cells[:, at.COL_TOPIC] = mapping[batch.topic]
         for (name, kind), column in self._program.inputs.items():
             target = cells[:, column]
@@ -157,14 +220,15 @@ class Stage:
         if column.valid is not None:
             target[~column.valid] = at.NULL
 
-    def _run(self, start: int, stop: int) -> Words:
+    def _run(self, start: int, stop: int, result: int | None) -> Words:
         """Run the loop to the end, making room whenever it asks; the output words."""
         found: list[Words] = []
         control = self._control
-        for where in (at.CONTROL_ROW, at.CONTROL_DERIVED, at.CONTROL_NUMBERED):
-            control[where] = start
-        while True:
+        if result is None:
+            for where in (at.CONTROL_ROW, at.CONTROL_DERIVED, at.CONTROL_NUMBERED):
+                control[where] = start
             result = loop.take(control, stop)
+        while True:
             if result == at.ARENA_FULL:
                 self._grow_arena()
             elif result == at.LINE_NEEDED:
@@ -176,6 +240,7 @@ class Stage:
                     control[at.CONTROL_OUT] = 0
                 if result == at.DONE:
                     return np.concatenate(found) if found else np.empty(0, np.int64)
+            result = loop.take(control, stop)
 
     def _grow_arena(self) -> None:
         grown = np.zeros(2 * len(self._arena), np.int64)
@@ -205,21 +270,13 @@ class Stage:
 
     # --- state over time ----------------------------------------------------------------------
 
-    def _count_events(self, start: int, stop: int) -> None:
-        codes = self._cells[start:stop, at.COL_TOPIC]
-        counts = np.bincount(codes + 1, minlength=len(self._program.topics) + 1)[1:]
-        for index, one in enumerate(self.subscriptions):
-            mine = [self._program.topics.index(topic) for topic in one.subscription.topics]
-            self._events[index] += counts[mine].sum()
-
     def counters(self) -> dict[str, Counters]:
         """What happened so far, by subscription name."""
         found: dict[str, Counters] = {}
-        for index, (one, root) in enumerate(
-            zip(self.subscriptions, self._program.roots, strict=True)
-        ):
+        for one, root in zip(self.subscriptions, self._program.roots, strict=True):
+            mine = [self._codes[topic] for topic in one.subscription.topics]
             found[one.name] = Counters(
-                events=int(self._events[index]),
+                events=int(self._topic_counts[mine].sum()),
                 admitted=int(self._arena[root + at.ROOT_ADMITTED]),
                 relations=int(self._arena[root + at.ROOT_RELATIONS]),
                 expired=int(self._arena[root + at.ROOT_EXPIRED]),
@@ -267,8 +324,8 @@ class Stage:
         return SavedStage(
             self._arena[:used].tobytes(),
             self._cells[: self._row_count].tobytes(),
-            self._events.tobytes(),
-            SavedBatch.of(self._rows.whole()) if self._row_count else None,
+            self._topic_counts.tobytes(),
+            [SavedBatch.of(one) for one in self._rows.pieces if isinstance(one, Batch)],
         )
 
     def load(self, saved: SavedStage) -> None:
@@ -276,12 +333,12 @@ class Stage:
         self._arena = np.frombuffer(saved.arena, np.int64).copy()
         cells = np.frombuffer(saved.cells, np.int64)
         self._cells = cells.reshape(-1, self._program.column_count).copy()
-        self._events = np.frombuffer(saved.events, np.int64).copy()
+        self._topic_counts = np.frombuffer(saved.topic_counts, np.int64).copy()
         self._row_count = len(self._cells)
         self._compact_at = 2 * self._row_count + _COMPACT_ROWS_MIN
-        self._rows = Rows()
-        if saved.rows is not None:
-            self._rows.append(0, saved.rows.batch())
+        self._rows = Rows(self._schemas)
+        for batch in saved.rows:
+            self._rows.append(batch.batch())
         self._publish()
 
 
