@@ -26,7 +26,7 @@ from concordant.correlate.state import Counters
 from concordant.errors import UsageError
 from concordant.files import in_order, read_events
 from concordant.files.relations import relations_table
-from concordant.language import check, parse
+from concordant.language import check, derived_topics, parse
 from concordant.language.clauses import consume_word, match_words
 from concordant.model.relation import Relation
 from concordant.model.subscription import Policy, Subscription
@@ -204,8 +204,10 @@ def plan_for(
 
     `question` is what the subscriptions came from: if it is a file, errors name it.
     """
+    asked = tuple(subscriptions)
     try:
-        return compile_plan(check(tuple(subscriptions), batch.topics), batch.topics)
+        topics = {**batch.topics, **derived_topics(asked, batch.topics)}
+        return compile_plan(check(asked, batch.topics), topics)
     except UsageError as error:
         path = subscription_file(question)
         raise error.located(str(path)) if path else error from None

@@ -109,20 +109,21 @@ def difference(case: Case, cuts: Collection[str], expected: list[str]) -> str | 
         for way, places in (("as a whole", ()), ("in steps", cuts)):
             found = written(engine_relations(case, plan, places))
             if found != expected:
-                return f"{way}:\n" + _contrast(found, expected)
+                return f"{way}:\n" + contrast(found, expected)
     except Exception as error:
         return f"the engine raised {type(error).__name__}: {error}"
     return None
 
 
-def _contrast(found: list[str], expected: list[str]) -> str:
+def contrast(found: list[str], expected: list[str], whose: str = "engine") -> str:
+    """The first relation in which two lists differ."""
     place = next(
         (i for i, (one, two) in enumerate(zip(found, expected, strict=False)) if one != two),
         min(len(found), len(expected)),
     )
-    engine = found[place] if place < len(found) else "nothing"
+    mine = found[place] if place < len(found) else "nothing"
     oracle = expected[place] if place < len(expected) else "nothing"
-    return f"relation {place + 1}\nof the engine: {engine}\nof the oracle: {oracle}"
+    return f"relation {place + 1}\nof the {whose}: {mine}\nof the oracle: {oracle}"
 
 
 def differs(case: Case, cuts: Collection[str]) -> str | None:

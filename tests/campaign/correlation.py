@@ -1,8 +1,9 @@
-"""The clear engine against the oracle over all policies, and planted bugs against both.
+"""The kernel, the clear engine and the oracle over all policies, and planted bugs against both.
 
-Cases are numbered per policy, so every policy gets the same number of them. The report fails if
-engine and oracle differ anywhere, if the cases were too easy (too few that deliver, too few of a
-policy, a feature that never occurred), or if a planted bug survived.
+Each case is given to all three, so that the oracle runs once. Cases are numbered per policy, so
+every policy gets the same number of them. The report fails if kernel, engine and oracle differ
+anywhere, if the cases were too easy (too few that deliver, too few of a policy, a feature that
+never occurred), or if a planted bug survived.
 """
 
 from __future__ import annotations
@@ -17,18 +18,22 @@ from multiprocessing import get_context
 from rich.table import Table
 
 from concordant.model.subscription import QUEUED_COUNT_MAX, Policy
+from tests.campaign import kernel
 from tests.campaign.compare import (
     case_of,
     cuts_of_case,
     difference,
-    differs,
     oracle_relations,
     plan_of,
     shrink,
     written,
 )
+from tests.campaign.kernel import differs, places_of_case, summaries
 from tests.campaign.shape import Options, Report
-from tests.detection.bugs import BUGS, CASE_COUNT_MAX, cases_to_find
+from tests.detection.bugs import BUGS as ENGINE_BUGS
+from tests.detection.bugs import CASE_COUNT_MAX, cases_to_find, engine_difference
+from tests.detection.kernel_bugs import BUGS as KERNEL_BUGS
+from tests.detection.kernel_bugs import kernel_difference
 from tests.generators import ALL_POLICIES, Case
 
 NAME = "correlation"
@@ -51,6 +56,11 @@ FEATURES = (
     "nulls",
 )
 
+BUGS = [
+    *((f"engine: {bug.name}", bug, engine_difference) for bug in ENGINE_BUGS),
+    *((f"kernel: {bug.name}", bug, kernel_difference) for bug in KERNEL_BUGS),
+]
+
 _CHUNK = 100
 _SHOWN_MAX = 3
 """Differences that are shrunk and printed; the others are only counted."""
@@ -66,7 +76,7 @@ class Tally:
     relation_count: int = 0
     features: Counter[str] = field(default_factory=Counter)
     different: list[int] = field(default_factory=list)
-    """Numbers of the cases in which engine and oracle differ."""
+    """Numbers of the cases in which kernel, engine and oracle differ."""
 
     def add(self, other: Tally) -> None:
         self.case_count += other.case_count
@@ -113,8 +123,15 @@ def tally(seed: int, policy: Policy, numbers: range) -> Tally:
     found = Tally(policy)
     for number in numbers:
         case = case_of(seed, policy, number)
-        expected = written(oracle_relations(case))
-        if difference(case, cuts_of_case(seed, policy, number, case), expected) is not None:
+        expected = oracle_relations(case)
+        if (
+            difference(case, cuts_of_case(seed, policy, number, case), written(expected))
+            is not None
+            or kernel.difference(
+                case, places_of_case(seed, policy, number, case), summaries(expected)
+            )
+            is not None
+        ):
             found.different.append(number)
         found.case_count += 1
         found.delivering_count += bool(expected)
@@ -126,7 +143,8 @@ def tally(seed: int, policy: Policy, numbers: range) -> Tally:
 def _hunt(index: int) -> tuple[int, int | None]:
     # On the same cases whatever the seed, as in tests/detection: the rarest bugs need a thousand
     # cases of some seeds, and a campaign must not fail by bad luck.
-    return index, cases_to_find(BUGS[index])
+    _, bug, compared = BUGS[index]
+    return index, cases_to_find(bug, compared=compared)
 
 
 def run(options: Options) -> Report:
@@ -143,7 +161,7 @@ def run(options: Options) -> Report:
         taken = _bugs(pool, options)
     report.tables += [_policy_table(tallies), _feature_table(tallies), _bug_table(taken)]
     _judge(report, options, tallies)
-    survivors = [BUGS[i].name for i, count in taken.items() if count is None]
+    survivors = [BUGS[i][0] for i, count in taken.items() if count is None]
     report.failures += [f"'{name}' survived {CASE_COUNT_MAX} cases" for name in survivors]
     return report
 
@@ -184,7 +202,7 @@ def _judge(report: Report, options: Options, tallies: dict[Policy, Tally]) -> No
     total = _sum(tallies)
     different = [(one.policy, number) for one in tallies.values() for number in one.different]
     if different:
-        report.failures.append(f"engine and oracle differ in {len(different)} cases")
+        report.failures.append(f"kernel, engine and oracle differ in {len(different)} cases")
     for policy, number in different[:_SHOWN_MAX]:
         _replay(report, options.seed, policy, number)
     if total.delivering_count < DELIVERING_SHARE_MIN * total.case_count:
@@ -222,15 +240,18 @@ def _unstaged(policy: Policy) -> str:
 def _replay(report: Report, seed: int, policy: Policy, number: int) -> None:
     """Try one case again; say how it differs, in its smallest form."""
     case = case_of(seed, policy, number)
-    cuts = cuts_of_case(seed, policy, number, case)
+    cuts = cuts_of_case(seed, policy, number, case) | places_of_case(seed, policy, number, case)
     if differs(case, cuts) is None:
-        report.notes.append(f"seed {seed}, '{policy}', case {number}: engine and oracle agree")
+        report.notes.append(
+            f"seed {seed}, '{policy}', case {number}: kernel, engine and oracle agree"
+        )
         return
-    small = shrink(case, cuts)
+    small = shrink(case, cuts, differs)
     report.failures.append(
         f"seed {seed}, '{policy}', case {number} differs {small.difference}\n"
         f"smallest form ({len(small.case.events)} of {len(case.events)} events, "
-        f"state saved before {', '.join(sorted(small.cuts)) or 'none'}):\n{small.case}\n"
+        f"cut: {', '.join(sorted(small.cuts)) or 'nowhere'}; an id alone is where the engine's "
+        f"state was saved):\n{small.case}\n"
         f"again: python -m tests.campaign --only {NAME} --seed {seed} "
         f'--policy "{policy}" --case {number}'
     )
@@ -247,7 +268,7 @@ def _sum(tallies: dict[Policy, Tally]) -> Tally:
 
 
 def _policy_table(tallies: dict[Policy, Tally]) -> Table:
-    table = Table("policy", title="engine against oracle")
+    table = Table("policy", title="kernel and engine against oracle")
     for heading in ("cases", "delivered", "relations", "different"):
         table.add_column(heading, justify="right")
 
@@ -275,5 +296,5 @@ def _bug_table(taken: dict[int, int | None]) -> Table:
     table = Table("planted bug", title="cases until it was found")
     table.add_column("cases", justify="right")
     for index, count in taken.items():
-        table.add_row(BUGS[index].name, "survived" if count is None else f"{count:,}")
+        table.add_row(BUGS[index][0], "survived" if count is None else f"{count:,}")
     return table

@@ -35,6 +35,7 @@ from tests.campaign.compare import (
     tightened,
     written,
 )
+from tests.campaign.kernel import places_of_case, summaries
 from tests.generators import ALL_POLICIES, Case
 
 CASE_COUNT_MAX = 2_000
@@ -78,13 +79,32 @@ def planted(which: Bug) -> Iterator[None]:
 _SLIDING = tuple(p for p in ALL_POLICIES if p.consume is Consume.SLIDE and not p.contiguous)
 
 
+@dataclass(frozen=True)
+class Tried:
+    """A case, where it is cut, and what the oracle says: all bugs are tried on the same ones."""
+
+    case: Case
+    cuts: frozenset[str]
+    """Of the engine."""
+    places: frozenset[str]
+    """Of the kernel."""
+    written: list[str]
+    summaries: list[str]
+
+
 @lru_cache(maxsize=2 * CASE_COUNT_MAX)
-def _tried(seed: int, number: int, needs: str) -> tuple[Case, frozenset[str], list[str]]:
-    """A case, its cuts and the oracle's relations: all bugs are tried on the same ones."""
+def _tried(seed: int, number: int, needs: str) -> Tried:
     policies = _SLIDING if needs == LEFT_OVER else ALL_POLICIES
     policy = policies[number % len(policies)]
     case = _sharpened(case_of(seed, policy, number), needs)
-    return case, cuts_of_case(seed, policy, number, case), written(oracle_relations(case))
+    relations = oracle_relations(case)
+    return Tried(
+        case,
+        cuts_of_case(seed, policy, number, case),
+        places_of_case(seed, policy, number, case),
+        written(relations),
+        summaries(relations),
+    )
 
 
 def _sharpened(case: Case, needs: str) -> Case:
@@ -105,12 +125,23 @@ def _with_large_numbers(event: Event) -> Event:
     return msgspec.structs.replace(event, attributes={**event.attributes, **moved})
 
 
-def cases_to_find(which: Bug, *, seed: int = 1, case_count_max: int = CASE_COUNT_MAX) -> int | None:
+def engine_difference(tried: Tried) -> str | None:
+    """How the engine differs from the oracle."""
+    return difference(tried.case, tried.cuts, tried.written)
+
+
+def cases_to_find(
+    which: Bug,
+    *,
+    seed: int = 1,
+    case_count_max: int = CASE_COUNT_MAX,
+    compared: Callable[[Tried], str | None] = engine_difference,
+) -> int | None:
     """How many cases it took until engine and oracle differed; None if they never did."""
     for number in range(case_count_max):
-        case, cuts, expected = _tried(seed, number, which.needs)
+        tried = _tried(seed, number, which.needs)
         with planted(which):
-            if difference(case, cuts, expected) is not None:
+            if compared(tried) is not None:
                 return number + 1
     return None
 
@@ -118,7 +149,7 @@ def cases_to_find(which: Bug, *, seed: int = 1, case_count_max: int = CASE_COUNT
 # --- help for planting ----------------------------------------------------------------------------
 
 
-def _around(patch: pytest.MonkeyPatch, owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
+def around(patch: pytest.MonkeyPatch, owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
     """Replace `owner.name` by `wrapper(original, *arguments)`."""
     original = getattr(owner, name)
 
@@ -132,7 +163,7 @@ def _with_plan(patch: pytest.MonkeyPatch, change: Callable[[Plan], Plan]) -> Non
     def init(original: Any, self: Engine, plan: Plan, **options: Any) -> None:
         original(self, change(plan), **options)
 
-    _around(patch, Engine, "__init__", init)
+    around(patch, Engine, "__init__", init)
 
 
 def _each(change: Callable[[SubscriptionPlan], SubscriptionPlan]) -> Callable[[Plan], Plan]:
@@ -148,7 +179,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
         first = msgspec.structs.replace(policy, match=Match.FIRST)
         return original(part, queues, policy=first, **rest)
 
-    _around(patch, engine, "find", find)
+    around(patch, engine, "find", find)
 
 
 @bug("first takes the latest event")
@@ -157,7 +188,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
         recent = msgspec.structs.replace(policy, match=Match.RECENT)
         return original(part, queues, policy=recent, **rest)
 
-    _around(patch, engine, "find", find)
+    around(patch, engine, "find", find)
 
 
 @bug("neighbours are neighbours in the queue, not in the stream")
@@ -175,7 +206,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
         taken = original(part, numbered, pinned=pins[0] if pins else None, **rest)
         return None if taken is None else [real[id(entry)] for entry in taken]
 
-    _around(patch, engine, "find", find)
+    around(patch, engine, "find", find)
 
 
 @bug("contiguous is ignored")
@@ -184,7 +215,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
         loose = msgspec.structs.replace(policy, contiguous=False)
         return original(part, queues, policy=loose, **rest)
 
-    _around(patch, engine, "find", find)
+    around(patch, engine, "find", find)
 
 
 @bug("instance numbers need not follow stream order")
@@ -196,7 +227,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
             return bool(original(part, slot, entry, bound, contiguous))
         return all(bound[i] is not entry for i in part.slots_of_topic[part.slots[slot].topic])
 
-    _around(patch, matching, "_in_stream_order", in_stream_order)
+    around(patch, matching, "_in_stream_order", in_stream_order)
 
 
 @bug("two slots may take the same event")
@@ -207,7 +238,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
         others = [None if taken is entry else taken for taken in bound]
         return bool(original(part, slot, entry, others, contiguous))
 
-    _around(patch, matching, "_in_stream_order", in_stream_order)
+    around(patch, matching, "_in_stream_order", in_stream_order)
 
 
 @bug("the given topic order is ignored")
@@ -232,7 +263,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
             return None
         return original(self, plan, conjunction, state, mine, *rest)
 
-    _around(patch, Engine, "_match", match)
+    around(patch, Engine, "_match", match)
 
 
 @bug("a null partition value is merged with zero")
@@ -240,7 +271,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     def partition_value(original: Any, event: Any, names: Any) -> Any:
         return tuple(0 if value is None else value for value in original(event, names))
 
-    _around(patch, engine, "partition_value", partition_value)
+    around(patch, engine, "partition_value", partition_value)
 
 
 @bug("partition by looks at its first attribute only")
@@ -249,7 +280,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
         key = original(event, names)
         return (*key[:1], *[None] * len(key[1:]))
 
-    _around(patch, engine, "partition_value", partition_value)
+    around(patch, engine, "partition_value", partition_value)
 
 
 # --- consumption ----------------------------------------------------------------------------------
@@ -285,7 +316,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
         args[4].leftover = False
         return original(self, *args)
 
-    _around(patch, Engine, "_search", search)
+    around(patch, Engine, "_search", search)
 
 
 @bug("a left-over match is dropped as too old", needs=LEFT_OVER)
@@ -296,7 +327,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
         original(self, *args)
         now.leftover = leftover
 
-    _around(patch, Engine, "_expire", expire)
+    around(patch, Engine, "_expire", expire)
 
 
 # --- disjunctions and stages ----------------------------------------------------------------------
@@ -316,7 +347,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     def give(original: Any, self: Any, *args: Any) -> Any:
         return iter(list(original(self, *args))[:1])
 
-    _around(patch, Engine, "_give", give)
+    around(patch, Engine, "_give", give)
 
 
 @bug("staged is matched as a whole")
@@ -341,7 +372,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
             part.finished.reverse()
         return taken
 
-    _around(patch, Engine, "_concatenate", concatenate)
+    around(patch, Engine, "_concatenate", concatenate)
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -363,7 +394,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
             return predicate.op in ("=", "<=", ">=")
         return bool(original(predicate, read))
 
-    _around(patch, matching, "holds", holds)
+    around(patch, matching, "holds", holds)
 
 
 @bug("null differs from every value")
@@ -374,7 +405,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
             return True
         return bool(original(predicate, read))
 
-    _around(patch, matching, "holds", holds)
+    around(patch, matching, "holds", holds)
 
 
 @bug("NaN differs from every value")
@@ -383,7 +414,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
         left, right = evaluate(predicate.left, read), evaluate(predicate.right, read)
         return left is not None and right is not None and _COMPARE[predicate.op](left, right)
 
-    _around(patch, matching, "holds", holds)
+    around(patch, matching, "holds", holds)
 
 
 @bug("integers are compared with floats after rounding", needs=LARGE)
@@ -395,7 +426,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
             return left == left and right == right and _COMPARE[predicate.op](left, right)
         return bool(original(predicate, read))
 
-    _around(patch, matching, "holds", holds)
+    around(patch, matching, "holds", holds)
 
 
 @bug("integer overflow wraps round")
@@ -406,7 +437,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
             return (exact + 2**63) % 2**64 - 2**63
         return original(op, left, right)
 
-    _around(patch, expression, "calculate", calculate)
+    around(patch, expression, "calculate", calculate)
 
 
 @bug("division by zero is zero")
@@ -414,7 +445,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     def calculate(original: Any, op: str, left: Any, right: Any) -> Any:
         return 0.0 if op == "/" and right == 0 else original(op, left, right)
 
-    _around(patch, expression, "calculate", calculate)
+    around(patch, expression, "calculate", calculate)
 
 
 # --- bounds ---------------------------------------------------------------------------------------
@@ -436,7 +467,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
             abs(entry.event.time - other.event.time) < within_us for other in bound if other
         )
 
-    _around(patch, matching, "_near", near)
+    around(patch, matching, "_near", near)
 
 
 @bug("events are dropped as too old though times go back and forth")
@@ -444,7 +475,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     def init(original: Any, self: Engine, plan: Plan, **_: Any) -> None:
         original(self, plan, time_ordered=True)
 
-    _around(patch, Engine, "__init__", init)
+    around(patch, Engine, "__init__", init)
 
 
 @bug("the cap acts before the search")
@@ -456,7 +487,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
         self._bound_queue(plan, conjunction, state, now, entry.event)
         return original(self, plan, conjunction, state, *rest)
 
-    _around(patch, Engine, "_search", search)
+    around(patch, Engine, "_search", search)
 
 
 @bug("the cap on all events counts what is too old", needs=LEFT_OVER)
@@ -466,12 +497,12 @@ def _(patch: pytest.MonkeyPatch) -> None:
         original(self, *args)
         self._time_ordered = ordered
 
-    _around(patch, Engine, "_bound_all", bound_all)
+    around(patch, Engine, "_bound_all", bound_all)
 
 
 @bug("a cap is ignored")
 def _(patch: pytest.MonkeyPatch) -> None:
-    _around(patch, Engine, "_bound_queue", lambda original, *args: None)
+    around(patch, Engine, "_bound_queue", lambda original, *args: None)
 
 
 # --- derived events and state ---------------------------------------------------------------------
@@ -492,7 +523,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     def derived(original: Any, emit: Any, slots: Any, relation: Any, time: int) -> Any:
         return original(emit, slots, relation, min(event.time for event in relation.events))
 
-    _around(patch, engine, "derived_event", derived)
+    around(patch, engine, "derived_event", derived)
 
 
 def _forget(patch: pytest.MonkeyPatch, forget: Callable[[EngineState], None]) -> None:
@@ -501,7 +532,7 @@ def _forget(patch: pytest.MonkeyPatch, forget: Callable[[EngineState], None]) ->
         forget(state)
         return state
 
-    _around(patch, engine, "unpack", unpack)
+    around(patch, engine, "unpack", unpack)
 
 
 def _parts(state: EngineState) -> Iterator[Any]:

@@ -187,3 +187,15 @@ def test_a_list_of_paths_is_read_as_several_files(tmp_path: Path) -> None:
         paths.append(path)
     (found,) = correlate(paths, "Order then Payment partition by n")
     assert [event.topic for event in found.events] == ["Order", "Payment"]
+
+
+def test_many_events_with_derived_topics_go_through_the_kernel() -> None:
+    rows = [{"topic": "Tick", "time": number, "n": number % 7} for number in range(3_000)]
+    text = """
+    pair: Tick[1].n < Tick[2].n emit Pair(low = Tick[1].n)
+    twice: Pair[1].low = Pair[2].low
+    """
+    many = correlate(rows, text)
+    few = correlate(rows[:2_000], text)
+    assert {one.subscription for one in many} == {"pair", "twice"}
+    assert [one.id for one in many][: len(few)] == [one.id for one in few]

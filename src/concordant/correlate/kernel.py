@@ -158,11 +158,11 @@ class Kernel:
         saved = SavedKernel(
             self._position, list(self._dictionary.codes), [stage.save() for stage in self._stages]
         )
-        return seal(self.plan, msgspec.msgpack.encode(saved))
+        return seal(self.plan, "kernel", msgspec.msgpack.encode(saved))
 
     def load(self, data: bytes) -> None:
         """Go on from a saved state; a foreign or corrupted one is refused."""
-        saved = msgspec.msgpack.decode(unseal(self.plan, data), type=SavedKernel)
+        saved = msgspec.msgpack.decode(unseal(self.plan, "kernel", data), type=SavedKernel)
         self._start(Dictionary(saved.strings))
         self._position = saved.position
         for stage, mine in zip(self._stages, saved.stages, strict=True):

@@ -99,23 +99,23 @@ def partition_value(event: Event, names: Sequence[str]) -> Key:
 
 def pack(plan: Plan, state: EngineState) -> bytes:
     """State to bytes."""
-    return seal(plan, msgspec.msgpack.encode(_paired(state)))
+    return seal(plan, "engine", msgspec.msgpack.encode(_paired(state)))
 
 
 def unpack(plan: Plan, data: bytes) -> EngineState:
     """Bytes to state, refusing what was not saved under this plan."""
-    return _unpaired(msgspec.msgpack.decode(unseal(plan, data), type=_SavedEngine))
+    return _unpaired(msgspec.msgpack.decode(unseal(plan, "engine", data), type=_SavedEngine))
 
 
-def seal(plan: Plan, body: bytes) -> bytes:
-    """Bytes of a state with version, checksum and fingerprints before them."""
+def seal(plan: Plan, owner: str, body: bytes) -> bytes:
+    """Bytes of a state with version, checksum, owner and fingerprints before them."""
     prints = [(one.name, one.fingerprint) for one in plan.subscriptions]
-    sealed = msgspec.msgpack.encode((prints, body))
+    sealed = msgspec.msgpack.encode((owner, prints, body))
     return MAGIC + bytes([VERSION]) + _digest(sealed) + sealed
 
 
-def unseal(plan: Plan, data: bytes) -> bytes:
-    """The bytes that were sealed, refusing what was not saved under this plan."""
+def unseal(plan: Plan, owner: str, data: bytes) -> bytes:
+    """The bytes that were sealed, refusing what was not saved by this owner under this plan."""
     head = len(MAGIC) + 1 + _DIGEST_SIZE
     if not data.startswith(MAGIC) or len(data) < head:
         raise UsageError("these bytes are not a saved state", hint="start from an empty state")
@@ -128,7 +128,14 @@ def unseal(plan: Plan, data: bytes) -> bytes:
     body = data[head:]
     if _digest(body) != data[len(MAGIC) + 1 : head]:
         raise UsageError("the saved state is damaged", hint="use an earlier state, or replay")
-    prints, state = msgspec.msgpack.decode(body, type=tuple[list[tuple[str, str]], bytes])
+    saver, prints, state = msgspec.msgpack.decode(
+        body, type=tuple[str, list[tuple[str, str]], bytes]
+    )
+    if saver != owner:
+        raise UsageError(
+            f"the state was saved by the {saver}, and this is the {owner}",
+            hint=f"load it with the {saver}",
+        )
     wanted = [(one.name, one.fingerprint) for one in plan.subscriptions]
     if prints != wanted:
         saved = ", ".join(name for name, _ in prints)

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from concordant.correlate.compiled import arena, jit, loop, search, steps, values
+from concordant.correlate.compiled import arena, index, jit, loop, ranges, search, steps, values
 from concordant.correlate.compiled import layout as at
 from concordant.correlate.program import Dictionary, _Writer, encoded_float
 from concordant.model.expression import Arithmetic, Attribute, Constant, Expression, Slot, evaluate
@@ -196,7 +196,7 @@ def test_every_compiled_function_is_cached_under_the_stamp_of_the_whole_folder()
     """Watches over attributes of Numba that are not public: without them old code may be used."""
     functions = [
         one
-        for module in (arena, loop, search, steps, values)
+        for module in (arena, index, loop, ranges, search, steps, values)
         for one in vars(module).values()
         if hasattr(one, "py_func") and one.__module__ == module.__name__
     ]

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from random import Random
 
-import msgspec
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from concordant.correlate import program, stage
 from concordant.correlate.columns import Batch
+from concordant.correlate.compiled import layout
 from concordant.correlate.engine import Engine
 from concordant.correlate.kernel import Kernel
 from concordant.correlate.plan import Plan, compile_plan
@@ -224,7 +224,6 @@ def test_a_refused_state_leaves_the_kernel_as_it_was() -> None:
     assert found + taken(kernel, EVENTS[4:]) == of_engine(plan, EVENTS)
 
 
-@pytest.mark.xfail(raises=msgspec.ValidationError, reason="a sealed state does not say whose it is")
 def test_a_state_of_the_clear_engine_is_refused() -> None:
     plan = plan_for(ASKED)
     engine = Engine(plan)
@@ -236,15 +235,13 @@ def test_a_state_of_the_clear_engine_is_refused() -> None:
     assert found + taken(kernel, EVENTS[4:]) == of_engine(plan, EVENTS)
 
 
-@pytest.mark.xfail(raises=msgspec.ValidationError, reason="a sealed state does not say whose it is")
 def test_the_clear_engine_refuses_a_state_of_the_kernel() -> None:
     plan = plan_for(ASKED)
     with pytest.raises(UsageError):
         Engine(plan).load(saved_under(plan))
 
 
-def test_a_state_saved_under_other_times_is_refused_or_goes_on_the_same() -> None:
-    # `time_ordered` is no part of the fingerprint; the words of the program are built from it.
+def test_a_state_goes_on_the_same_when_times_go_back_and_forth() -> None:
     plan = plan_for(Subscription("S", (both(A, B),), within_us=2))
     events = stream("A@1 A@9 B@2 B@8")
     before, after = Kernel(plan, time_ordered=False), Kernel(plan, time_ordered=False)
@@ -449,12 +446,7 @@ def test_a_hundred_thousand_partitions_match_like_a_dictionary_of_queues() -> No
     found = []
     cuts = [0, 1, 2, 100_000, 100_001, 250_000, len(batch)]
     for start, stop in pairwise(cuts):
-        records = kernel.step(batch.take(np.arange(start, stop))).stages[0]
-        events_of = records.events
-        found += [
-            (records.rows.event(int(a)).seq, records.rows.event(int(b)).seq)
-            for a, b in events_of.reshape(-1, 2)
-        ]
+        found += seqs(kernel, batch.take(np.arange(start, stop)))
         if start == 100_000:
             state = kernel.save()
             kernel = Kernel(kernel.plan)
@@ -532,13 +524,12 @@ def test_long_queues_give_what_the_clear_engine_gives(words: str, op: str) -> No
 
 def test_more_relations_than_the_output_holds_are_all_delivered() -> None:
     plan = plan_for(Subscription("S", (both(A), both(A, compare(A, ">", -1)), both(A2))))
-    count = 20_000
+    count = 6_000
     events = [Event("A", "p", i, i, {"a": 1}) for i in range(1, count + 1)]
     kernel = Kernel(plan)
     found = kernel.step(Batch.of(events, TOPICS))
     assert len(found) == 2 * count + count // 2
-    words = sum(5 + len(records.events) for records in found.stages) + 5 * len(found)
-    assert words > stage._OUT_WORDS
+    assert layout.OUT_SLOTS * len(found) + len(found.stages[0].events) > stage._OUT_WORDS
     at = [relation.at.seq for relation in found]
     assert at == sorted(at)
     assert kernel.counters["S"].relations == len(found)
@@ -605,7 +596,6 @@ def test_counters_are_those_of_the_clear_engine() -> None:
     assert all(total)  # each of them counted something
 
 
-@pytest.mark.xfail(reason="places of events removed before are counted as well")
 def test_what_is_too_old_is_counted_once_and_not_after_it_was_matched() -> None:
     plan = plan_for(Subscription("S", (both(PAIR),), policy("matched"), within_us=2))
     events = stream("A1@0 A2@0 B2@0 A1@9")
@@ -619,11 +609,11 @@ def test_what_is_too_old_is_counted_once_and_not_after_it_was_matched() -> None:
 @pytest.mark.parametrize("words", ["", "suffix", "slide", "recent prefix"])
 def test_what_is_too_old_is_counted(words: str) -> None:
     plan = plan_for(Subscription("S", (both(PAIR),), policy(words), within_us=2))
-    events = stream("A1@0 A2@0 B2@0 A1@9 B3@9 A1@10 B1@11 A3@30")
+    events = stream("A1@0 B2@0 A1@9 B3@9 B1@30 A1@30")
     engine, kernel = Engine(plan), Kernel(plan)
     engine.step(events)
     taken(kernel, events, [2, 1])
-    assert kernel.counters["S"].expired == engine.counters["S"].expired > 0
+    assert kernel.counters["S"].expired == engine.counters["S"].expired == 4
 
 
 def test_a_search_over_the_budget_is_counted_and_changes_nothing() -> None:

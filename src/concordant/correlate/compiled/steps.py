@@ -260,7 +260,8 @@ def _expire(plan, part, root, block, arena, cells, width, oldest):
         data = arena[header + Q_DATA]
         if head < tail and cells[row_at(arena, data + head) * width + COL_TIME] < oldest:
             stop = first_from(arena, data, head, tail, cells, width, COL_TIME, oldest, False)
-            arena[root + ROOT_EXPIRED] += stop - head
+            for place in range(head, stop):
+                arena[root + ROOT_EXPIRED] += arena[data + place] >= 0
             _cut(plan, root, topic, block, arena, cells, width, head, stop)
 
 

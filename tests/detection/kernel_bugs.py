@@ -1,0 +1,432 @@
+"""Planted bugs in the kernel, found by the same comparison with the oracle.
+
+What a subscription means to the compiled loops is data, so most bugs are wrong words in a program:
+nothing is compiled anew. The others sit around the loops: dictionary, rows, saved state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from concordant.correlate import kernel, program, stage
+from concordant.correlate.compiled import layout as at
+from concordant.correlate.compiled import loop
+from concordant.correlate.kernel import Kernel
+from concordant.correlate.program import Dictionary
+from concordant.correlate.stage import Stage
+from tests.campaign.kernel import difference
+from tests.detection.bugs import LARGE, LEFT_OVER, Bug, Plant, Tried, around
+
+BUGS: list[Bug] = []
+
+
+def bug(name: str, *, needs: str = "") -> Callable[[Plant], Plant]:
+    def add(plant: Plant) -> Plant:
+        BUGS.append(Bug(name, plant, needs))
+        return plant
+
+    return add
+
+
+def kernel_difference(tried: Tried) -> str | None:
+    """How the kernel differs from the oracle."""
+    return difference(tried.case, tried.places, tried.summaries)
+
+
+# --- where the words stand ------------------------------------------------------------------------
+
+Words = Any
+"""The words of a program: an array of int64."""
+
+
+def subscriptions(words: Words) -> Iterator[int]:
+    for index in range(words[at.PLAN_SUBSCRIPTION_COUNT]):
+        yield int(words[words[at.PLAN_SUBSCRIPTIONS] + index])
+
+
+def conjunctions(words: Words, subscription: int) -> Iterator[int]:
+    for index in range(words[subscription + at.SUB_CONJUNCTION_COUNT]):
+        yield int(words[words[subscription + at.SUB_CONJUNCTIONS] + index])
+
+
+def parts(words: Words) -> Iterator[tuple[int, int, int]]:
+    """Subscription, conjunction and part."""
+    for subscription in subscriptions(words):
+        for conjunction in conjunctions(words, subscription):
+            for index in range(words[conjunction + at.CON_PART_COUNT]):
+                part = int(words[conjunction + at.CON_PARTS]) + index * at.PART_SIZE
+                yield subscription, conjunction, part
+
+
+def slots(words: Words) -> Iterator[int]:
+    for _, _, part in parts(words):
+        for index in range(words[part + at.PART_SLOT_COUNT]):
+            yield int(words[part + at.PART_SLOTS]) + index * at.SLOT_SIZE
+
+
+def unaries(words: Words) -> Iterator[int]:
+    for slot in slots(words):
+        for index in range(words[slot + at.SLOT_UNARY_COUNT]):
+            yield int(words[slot + at.SLOT_UNARY]) + index * at.UNARY_SIZE
+
+
+def binaries(words: Words) -> Iterator[int]:
+    for slot in slots(words):
+        for index in range(words[slot + at.SLOT_BINARY_COUNT]):
+            yield int(words[slot + at.SLOT_BINARY]) + index * at.BINARY_SIZE
+
+
+def _with_words(patch: pytest.MonkeyPatch, change: Callable[[Words], None]) -> None:
+    def compile_program(original: Any, *args: Any, **options: Any) -> Any:
+        found = original(*args, **options)
+        change(found.words)
+        return found
+
+    around(patch, stage, "compile_program", compile_program)
+
+
+def _set(patch: pytest.MonkeyPatch, field: int, value: Callable[[int], int]) -> None:
+    """Change one field of every subscription."""
+
+    def change(words: Words) -> None:
+        for subscription in subscriptions(words):
+            words[subscription + field] = value(int(words[subscription + field]))
+
+    _with_words(patch, change)
+
+
+def _set_binary(patch: pytest.MonkeyPatch, field: int, values: dict[int, int]) -> None:
+    """Change one field of every binary predicate that is no order of positions or times."""
+
+    def change(words: Words) -> None:
+        for record in binaries(words):
+            if not words[record + at.BINARY_MONOTONE] and words[record + at.BINARY_PROGRAM] < 0:
+                value = int(words[record + field])
+                words[record + field] = values.get(value, value)
+
+    _with_words(patch, change)
+
+
+# --- predicates -----------------------------------------------------------------------------------
+
+
+@bug("less than between two events is read as greater than")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _set_binary(patch, at.BINARY_OP, {at.OP_LT: at.OP_GT, at.OP_GT: at.OP_LT})
+
+
+@bug("less than between two events lets equal values pass")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _set_binary(patch, at.BINARY_OP, {at.OP_LT: at.OP_LE, at.OP_GT: at.OP_GE})
+
+
+@bug("equal values of two events are those that are not less")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _set_binary(patch, at.BINARY_OP, {at.OP_EQ: at.OP_GE})
+
+
+@bug("at most is less than, in every predicate")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(program.OPS, "<=", at.OP_LT)
+
+
+@bug("an integer is compared with a float's bits")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _set_binary(
+        patch,
+        at.BINARY_HOW,
+        {at.HOW_INT_FLOAT: at.HOW_SAME, at.HOW_FLOAT_INT: at.HOW_SAME},
+    )
+
+
+@bug("an integer and a float change sides when they are compared")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _set_binary(
+        patch,
+        at.BINARY_HOW,
+        {at.HOW_INT_FLOAT: at.HOW_FLOAT_INT, at.HOW_FLOAT_INT: at.HOW_INT_FLOAT},
+    )
+
+
+@bug("a predicate on one event compares strings by code")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def change(words: Words) -> None:
+        for record in unaries(words):
+            if words[record + at.UNARY_HOW] == at.HOW_STRING:
+                words[record + at.UNARY_HOW] = at.HOW_SAME
+
+    _with_words(patch, change)
+
+
+@bug("a calculation over two events takes one for the other")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def change(words: Words) -> None:
+        for record in binaries(words):
+            words[record + at.BINARY_SWAPPED] ^= 1
+
+    _with_words(patch, change)
+
+
+@bug("an event comes before itself")
+def _(patch: pytest.MonkeyPatch) -> None:
+    # In both places that know of the order: the test of a candidate and the shrinking of ranges.
+    weak = {at.OP_LT: at.OP_LE, at.OP_GT: at.OP_GE}
+
+    def change(words: Words) -> None:
+        for record in binaries(words):
+            if words[record + at.BINARY_MONOTONE]:
+                op = int(words[record + at.BINARY_OP])
+                words[record + at.BINARY_OP] = weak.get(op, op)
+        _set_strict(words, 0)
+
+    _with_words(patch, change)
+
+
+@bug("events of one place or time never follow each other")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _with_words(patch, lambda words: _set_strict(words, 1))
+
+
+def _set_strict(words: Words, strict: int) -> None:
+    for _, _, part in parts(words):
+        for index in range(words[part + at.PART_BEFORE_COUNT]):
+            words[words[part + at.PART_BEFORE] + 5 * index + 4] = strict
+
+
+@bug("an index of least values keeps the greatest")
+def _(patch: pytest.MonkeyPatch) -> None:
+    turned = {at.INDEX_MIN: at.INDEX_MAX, at.INDEX_MAX: at.INDEX_MIN}
+
+    def change(words: Words) -> None:
+        for _, _, part in parts(words):
+            for index in range(words[part + at.PART_TOPIC_COUNT]):
+                topic = words[part + at.PART_TOPICS] + index * at.TOPIC_SIZE
+                for place in range(words[topic + at.TOPIC_INDEX_COUNT]):
+                    record = words[topic + at.TOPIC_INDEXES] + place * at.INDEX_SIZE
+                    kind = int(words[record + at.INDEX_KIND])
+                    words[record + at.INDEX_KIND] = turned.get(kind, kind)
+
+    _with_words(patch, change)
+
+
+# --- policies -------------------------------------------------------------------------------------
+
+
+@bug("slots are visited in the opposite order")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def change(words: Words) -> None:
+        for _, _, part in parts(words):
+            start, count = words[part + at.PART_VISIT], words[part + at.PART_SLOT_COUNT]
+            words[start : start + count] = words[start : start + count][::-1].copy()
+
+    _with_words(patch, change)
+
+
+@bug("recent takes the earliest candidate")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _set(patch, at.SUB_RECENT, lambda recent: 0)
+
+
+@bug("contiguous is ignored")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _set(patch, at.SUB_CONTIGUOUS, lambda column: -1)
+
+
+def _consume(patch: pytest.MonkeyPatch, given: int, instead: int) -> None:
+    _set(patch, at.SUB_CONSUME, lambda consume: instead if consume == given else consume)
+
+
+@bug("prefix removes only the matched events")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _consume(patch, at.CONSUME_PREFIX, at.CONSUME_MATCHED)
+
+
+@bug("matched removes what stands before as well")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _consume(patch, at.CONSUME_MATCHED, at.CONSUME_PREFIX)
+
+
+@bug("suffix removes only the matched events")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _consume(patch, at.CONSUME_SUFFIX, at.CONSUME_MATCHED)
+
+
+@bug("slide tumbles")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _consume(patch, at.CONSUME_SLIDE, at.CONSUME_PREFIX)
+
+
+@bug("a part of a staged conjunction fills the first slots of the relation")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def change(words: Words) -> None:
+        for _, _, part in parts(words):
+            count, first = words[part + at.PART_SLOT_COUNT], words[part + at.PART_OUT]
+            words[first : first + count] = np.arange(count)
+
+    _with_words(patch, change)
+
+
+@bug("a partition's key is its first attribute only")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _set(patch, at.SUB_KEY_COUNT, lambda count: min(count, 1))
+
+
+# --- bounds ---------------------------------------------------------------------------------------
+
+
+@bug("within is ignored")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _set(patch, at.SUB_WITHIN, lambda within: -1)
+
+
+@bug("within leaves out the bound itself")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _set(patch, at.SUB_WITHIN, lambda within: max(within - 1, min(within, 0)))
+
+
+@bug("events are dropped as too old though times go back and forth")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def change(words: Words) -> None:
+        words[at.PLAN_TIME_ORDERED] = 1
+
+    _with_words(patch, change)
+
+
+@bug("a cap is ignored")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _set(patch, at.SUB_QUEUE_MAX, lambda cap: -1)
+
+
+@bug("the cap on all events lets one more stay")
+def _(patch: pytest.MonkeyPatch) -> None:
+    _set(patch, at.SUB_QUEUED_MAX, lambda cap: cap + 1)
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+@bug("null is zero")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def encode(original: Any, self: Stage, column: Any, target: Any) -> None:
+        original(self, column, target)
+        target[target == at.NULL] = 0
+
+    around(patch, Stage, "_encode_column", encode)
+
+
+@bug("NaN is a value")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def encode(_: Any, values: Any, target: Any) -> None:
+        target[:] = (values + 0.0).view(np.int64)
+
+    around(patch, stage, "encode_floats", encode)
+
+
+@bug("integers become floats before they are compared", needs=LARGE)
+def _(patch: pytest.MonkeyPatch) -> None:
+    def encode(original: Any, self: Stage, column: Any, target: Any) -> None:
+        original(self, column, target)
+        if column.kind.value == "int":
+            real = target != at.NULL
+            rounded = np.clip(target[real].astype(float), -(2.0**63), 2.0**63 - 1024)
+            target[real] = rounded.astype(np.int64)
+
+    around(patch, Stage, "_encode_column", encode)
+
+
+@bug("strings are ordered as they arrived")
+def _(patch: pytest.MonkeyPatch) -> None:
+    around(patch, Dictionary, "ranks", lambda original, self: np.arange(len(original(self))))
+
+
+@bug("strings get new codes with every batch")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def step(original: Any, self: Kernel, batch: Any) -> Any:
+        codes = self._dictionary.codes
+        turned = {text: len(codes) - 1 - code for text, code in codes.items()}
+        codes.clear()
+        codes.update(turned)
+        return original(self, batch)
+
+    around(patch, Kernel, "step", step)
+
+
+# --- rows and saved state -------------------------------------------------------------------------
+
+
+@bug("rows are numbered wrongly when others leave the store")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def renumber(original: Any, control: Any, new_row: Any) -> None:
+        count = max(1, int((new_row >= 0).sum()))
+        original(control, np.where(new_row >= 0, (new_row + 1) % count, -1))
+
+    around(patch, loop, "renumber", renumber)
+
+
+@bug("a derived event has the time of its oldest event")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def derived(original: Any, emit: Any, slots: Any, relation: Any, time: int) -> Any:
+        return original(emit, slots, relation, min(event.time for event in relation.events))
+
+    around(patch, kernel, "derived_event", derived)
+
+
+@bug("a loaded state numbers its strings anew")
+def _(patch: pytest.MonkeyPatch) -> None:
+    around(patch, kernel, "Dictionary", lambda original, texts=(): original(sorted(texts)[::-1]))
+
+
+@bug("a loaded state forgets the position in the total order")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def load(original: Any, self: Kernel, data: bytes) -> None:
+        original(self, data)
+        self._position = 0
+
+    around(patch, Kernel, "load", load)
+
+
+def _forget(
+    patch: pytest.MonkeyPatch, forget: Callable[[Words, Words, int, int, int], None]
+) -> None:
+    """After a load, change every block: `forget(words, arena, block, conjunction, part)`."""
+
+    def load(original: Any, self: Stage, saved: Any) -> None:
+        original(self, saved)
+        words, arena = self._program.words, self._arena
+        for subscription, conjunction, part in parts(words):
+            block = int(arena[words[subscription + at.SUB_ROOT] + at.ROOT_FIRST])
+            while block:
+                forget(words, arena, block, conjunction, part)
+                block = int(arena[block + at.BLOCK_NEXT])
+
+    around(patch, Stage, "load", load)
+
+
+@bug("a loaded state forgets that a match may be left over", needs=LEFT_OVER)
+def _(patch: pytest.MonkeyPatch) -> None:
+    def forget(words: Words, arena: Words, block: int, conjunction: int, part: int) -> None:
+        arena[block + words[part + at.PART_LEFTOVER]] = 0
+
+    _forget(patch, forget)
+
+
+@bug("a loaded state numbers relations from the start")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def forget(words: Words, arena: Words, block: int, conjunction: int, part: int) -> None:
+        arena[block + words[conjunction + at.CON_ORDINAL]] = 0
+
+    _forget(patch, forget)
+
+
+@bug("a loaded state forgets finished parts")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def forget(words: Words, arena: Words, block: int, conjunction: int, part: int) -> None:
+        if words[part + at.PART_FINISHED] >= 0:
+            queue = block + words[part + at.PART_FINISHED]
+            arena[queue + at.Q_HEAD] = arena[queue + at.Q_TAIL]
+
+    _forget(patch, forget)
