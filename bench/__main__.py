@@ -1,0 +1,68 @@
+"""`python -m bench [--size quick|full] [--only NAME …] [--write-docs]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import perf_counter
+
+import msgspec
+from rich.console import Console
+
+from bench import batches, keys, queues, report, startup, state, subscriptions, workloads
+from bench.result import FULL, QUICK, Section, Size
+
+ROOT = Path(__file__).resolve().parents[1]
+BENCHMARKS: dict[str, Callable[[Size], Section]] = {
+    "workloads": workloads.run,
+    "queues": queues.run,
+    "keys": keys.run,
+    "subscriptions": subscriptions.run,
+    "batches": batches.run,
+    "state": state.run,
+    "startup": startup.run,
+}
+SIZES = {size.name: size for size in (QUICK, FULL)}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure what was asked for; 0 unless a result was wrong."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--size", choices=SIZES, default="full", help="default: %(default)s")
+    parser.add_argument("--only", choices=BENCHMARKS, nargs="+", metavar="NAME", default=None)
+    parser.add_argument("--rounds", type=int, help="instead of those of the size")
+    parser.add_argument("--out", type=Path, default=ROOT / "out" / "bench", help="for latest.json")
+    parser.add_argument(
+        "--write-docs", action="store_true", help="write docs/benchmarks.md and docs/plots"
+    )
+    given = parser.parse_args(arguments)
+    if given.write_docs and given.only:
+        parser.error("--write-docs writes the whole page: leave --only out")
+    size = SIZES[given.size]
+    if given.rounds is not None:
+        size = msgspec.structs.replace(size, rounds=max(1, given.rounds))
+    # Wide enough for the tables also where there is no terminal.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 150)
+    about = report.machine()
+    sections = []
+    for name in given.only or BENCHMARKS:
+        start = perf_counter()
+        sections.append(BENCHMARKS[name](size))
+        report.show(sections[-1], console)
+        console.print(f"  measured in {perf_counter() - start:.0f} s\n")
+    path = report.save(sections, about, size, given.out)
+    console.print(f"results: {path}")
+    if given.write_docs:
+        from bench import plots  # matplotlib takes a second
+
+        plots.draw(sections, ROOT / "docs" / "plots")
+        text = report.page(sections, about, size)
+        (ROOT / "docs" / "benchmarks.md").write_text(text, encoding="utf-8")
+        console.print("written: docs/benchmarks.md and docs/plots")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""The yardstick: read the columns that a subscription needs, hash the key, do nothing else.
+
+One thread, compiled by Numba like the kernel's loops, over the same arrays. It finds no relation,
+keeps no event and looks at no predicate: no engine that groups events by a key can do less.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from concordant.correlate.columns import Array, Batch
+from concordant.model.kind import Kind
+
+Name = tuple[str, Kind]
+
+
+class Baseline:
+    """The columns of a batch that a subscription needs, ready to be read."""
+
+    def __init__(self, batch: Batch, needed: tuple[Name, ...], key: Name | None) -> None:
+        self._topic = batch.topic
+        self._time = batch.time
+        # A float is read as its bits: the type of a sum would cost more than the reading.
+        self._columns = tuple(_words(batch, name) for name in needed)
+        # Without a partition the topic alone decides which queue an event goes to.
+        self._key = batch.topic if key is None else batch.attributes[key].values
+        distinct = len(np.unique(self._key))
+        self._bits = max(4, int(2 * distinct - 1).bit_length())
+        assert self.run() == distinct, "the baseline lost a key"
+
+    def run(self) -> int:
+        """One pass; the number of distinct keys."""
+        size = 1 << self._bits
+        keys = np.zeros(size, np.int64)
+        counts = np.zeros(size, np.int64)
+        shift = 64 - self._bits
+        if self._columns:
+            sums = _pass(self._topic, self._time, self._key, self._columns, keys, counts, shift)
+        else:
+            sums = _pass_bare(self._topic, self._time, self._key, keys, counts, shift)
+        assert counts.sum() == len(self._topic), "the baseline lost an event"
+        return int(np.count_nonzero(counts)) + 0 * int(sums & 1)
+
+
+def _words(batch: Batch, name: Name) -> Array:
+    values = batch.attributes[name].values
+    return values.view(np.int64) if values.dtype == np.float64 else values.astype(np.int64)
+
+
+@njit(cache=True)
+def _count(key: Any, keys: Any, counts: Any, shift: Any) -> None:
+    place = (np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(shift)
+    mask = np.uint64(len(keys) - 1)
+    while counts[place] != 0 and keys[place] != key:
+        place = (place + np.uint64(1)) & mask
+    keys[place] = key
+    counts[place] += 1
+
+
+@njit(cache=True)
+def _pass(topic: Any, time: Any, key: Any, columns: Any, keys: Any, counts: Any, shift: Any) -> Any:
+    total = np.int64(0)
+    for row in range(len(topic)):
+        total ^= topic[row] + time[row]
+        for column in columns:
+            total ^= column[row]
+        _count(np.int64(key[row]), keys, counts, shift)
+    return total
+
+
+@njit(cache=True)
+def _pass_bare(topic: Any, time: Any, key: Any, keys: Any, counts: Any, shift: Any) -> Any:
+    total = np.int64(0)
+    for row in range(len(topic)):
+        total ^= topic[row] + time[row]
+        _count(np.int64(key[row]), keys, counts, shift)
+    return total

@@ -1,0 +1,167 @@
+"""Run the comparison: `python -m bench.peers [--quick] [--rows N] [--rounds N] [--write-docs]`.
+
+Exit codes: 0 measured, 1 the two sides disagree, 2 Java or PyFlink cannot be had, 3 Flink failed,
+130 interrupted. Nothing passes or fails by time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+from rich.console import Console
+
+from bench.peers import agreement, environment, report
+from bench.peers.flink import MODES, Flink, FlinkError
+from bench.peers.kernel_side import Concordant
+from bench.peers.quotes import SYMBOLS, Triple, write_day
+
+PARALLELISMS = (1, 2)
+QUICK_ROWS = 100_000
+FULL_ROWS = 1_000_000
+ROUNDS = 3
+
+_PAGE = Path("docs/benchmarks-peers.md")
+
+
+class Disagreement(Exception):  # noqa: N818 - a finding, and no error of the program
+    """The two sides found different matches."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = _parser().parse_args(arguments)
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    try:
+        result = _compare(given, console)
+    except environment.Unavailable as missing:
+        return _complain(str(missing), 2)
+    except Disagreement as found:
+        return _complain(str(found), 1)
+    except FlinkError as error:
+        return _complain(f"Flink failed: {error}", 3)
+    except KeyboardInterrupt:
+        return _complain("interrupted; nothing was written", 130)
+    for table in report.tables(result):
+        console.print(table)
+    for line in report.goals(result):
+        console.print(line)
+    given.out.mkdir(parents=True, exist_ok=True)
+    kept = given.out / f"peers-{result.size}.json"
+    kept.write_bytes(report.as_json(result))
+    console.print(f"measured: {kept}")
+    if given.write_docs:
+        _PAGE.write_text(report.page(result), encoding="utf-8")
+        console.print(f"page: {_PAGE}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m bench.peers", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROWS:,} rows")
+    parser.add_argument("--rows", type=int, metavar="N", help=f"default: {FULL_ROWS:,}")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=Path("out/bench"), metavar="DIR")
+    parser.add_argument("--write-docs", action="store_true", help=f"write {_PAGE}")
+    return parser
+
+
+def _compare(given: argparse.Namespace, console: Console) -> report.Result:
+    versions = {"Java": environment.java()}
+    python = environment.flink_python()
+    rows = given.rows or (QUICK_ROWS if given.quick else FULL_ROWS)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Flink(python) as flink,
+        Concordant(PARALLELISMS[0]) as one,
+        Concordant(PARALLELISMS[1]) as two,
+    ):
+        ours = dict(zip(PARALLELISMS, (one, two), strict=True))
+        path = Path(folder, "quotes.csv")
+        write_day(path, rows=rows, seed=given.seed)
+        versions = {"Flink": flink.version(), **versions, "Python": platform.python_version()}
+        versions |= {name: version(name) for name in ("numpy", "numba", "pyarrow")}
+        console.print("comparing matches on small files")
+        small = agreement.by_hand(flink, one)
+        for compared in small:
+            if not compared.agree:
+                raise Disagreement(compared.text())
+        differ = agreement.where_they_differ(flink, one)
+        for compared in [*small, *differ]:
+            console.print(f"  {compared.text()}", markup=False)
+        matches = _same_matches(path, flink, ours, console)
+        pairs = _rounds(path, given.rounds, flink, ours, console)
+    return report.Result(
+        size="quick" if given.quick else "full",
+        rows=rows,
+        symbols=SYMBOLS,
+        seed=given.seed,
+        matches=matches,
+        versions=versions,
+        cores=os.cpu_count() or 1,
+        load=os.getloadavg()[0],
+        agree=[_shown(compared) for compared in small],
+        differ=[_shown(compared) for compared in differ],
+        pairs=pairs,
+    )
+
+
+def _same_matches(path: Path, flink: Flink, ours: dict[int, Concordant], console: Console) -> int:
+    """The number of matches in the measured file, after all sides gave the same ones.
+
+    It also warms up: every query and every process has then taken the whole file once.
+    """
+    expected: list[Triple] | None = None
+    for parallelism, side in ours.items():
+        found = {"Concordant": side.triples(path)}
+        for mode in MODES:
+            flink.scan(path, mode=mode, parallelism=parallelism)
+            found[mode] = flink.triples(path, mode=mode, parallelism=parallelism)
+        for name, triples in found.items():
+            console.print(f"  measured file, {name} × {parallelism}: {len(triples):,} matches")
+            expected = triples if expected is None else expected
+            if triples != expected:
+                odd = sorted(set(triples) ^ set(expected))[:3]
+                raise Disagreement(f"{name} × {parallelism} differs in {odd}")
+    return len(expected or [])
+
+
+def _rounds(
+    path: Path, rounds: int, flink: Flink, ours: dict[int, Concordant], console: Console
+) -> list[report.Pair]:
+    pairs = [report.Pair(mode, parallelism, []) for mode in MODES for parallelism in PARALLELISMS]
+    for number in range(rounds):
+        for pair in pairs:
+            side = ours[pair.parallelism]
+            scan = flink.scan(path, mode=pair.mode, parallelism=pair.parallelism)
+            first = side.run(path)
+            match = flink.match(path, mode=pair.mode, parallelism=pair.parallelism)
+            pair.rounds.append(report.Round(scan, match, (first, side.run(path))))
+            console.print(
+                f"  round {number + 1}, {pair.mode} × {pair.parallelism}: "
+                f"Flink {scan.seconds:.2f} s scan, {match.seconds:.2f} s total; "
+                f"Concordant {first.scan_seconds:.2f} s scan, {first.match_seconds:.3f} s matching"
+            )
+    return pairs
+
+
+def _shown(compared: agreement.Compared) -> report.Agreement:
+    return report.Agreement(
+        f"{compared.name}: {compared.values}",
+        agreement.shown(compared.flink),
+        agreement.shown(compared.concordant),
+    )
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

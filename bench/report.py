@@ -1,0 +1,110 @@
+"""Results for people: tables on a terminal, JSON, and the page `docs/benchmarks.md`."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from bench.result import Section, Size
+
+PACKAGES = ("concordant", "numba", "numpy", "msgspec")
+
+
+def show(section: Section, console: Console) -> None:
+    """A section as a table."""
+    table = Table(title=section.title, title_justify="left")
+    for column in section.columns:
+        table.add_column(column.label, justify="left" if column.show == "text" else "right")
+    for row in section.rows:
+        table.add_row(*(column.text(row) for column in section.columns))
+    console.print(table)
+    for goal in section.goals:
+        console.print(f"  {goal.what}: {goal.measured} (goal: {goal.wanted})", markup=False)
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers depend on, with no name of a machine or of a folder."""
+    return {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None,
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in PACKAGES},
+    }
+
+
+def _processor() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor() or "unknown"
+    names = [line.split(":", 1)[1].strip() for line in text.splitlines() if "model name" in line]
+    return names[0] if names else platform.machine()
+
+
+def save(sections: Sequence[Section], about: dict[str, Any], size: Size, folder: Path) -> Path:
+    """Everything measured, as JSON."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "latest.json"
+    whole = {"machine": about, "size": size, "sections": list(sections)}
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(whole)) + b"\n")
+    return path
+
+
+def page(sections: Sequence[Section], about: dict[str, Any], size: Size) -> str:
+    """The text of `docs/benchmarks.md`."""
+    packages = ", ".join(f"{name} {number}" for name, number in about["packages"].items())
+    parts = [
+        "# Benchmarks",
+        "",
+        "This page is written by a run of the benchmarks and never by hand:",
+        "",
+        "```sh",
+        f".venv/bin/python -m bench --size {size.name} --write-docs",
+        "```",
+        "",
+        "Each number stands beside what it is compared with, taken in the same run: every "
+        f"candidate once per round, in turn, {size.rounds} rounds, one thread. Times are medians "
+        "over the rounds; *spread* is the slowest minus the fastest, as a share of the median; "
+        "ratios are taken within a round. Before anything is measured, the kernel's relations are "
+        "compared with those of the clear engine on some of the events, or with a known count. "
+        "Nothing here passes or fails by time, and no test does.",
+        "",
+        f"Measured on {about['date']}: {about['processor']}, {about['cores']} cores "
+        f"({about['system']}), load {about['load']} at the start; Python {about['python']}, "
+        f"{packages}.",
+        "",
+        "## Goals",
+        "",
+        *_markdown(
+            ["what", "goal", "measured"],
+            [[goal.what, goal.wanted, goal.measured] for one in sections for goal in one.goals],
+            [False, True, True],
+        ),
+    ]
+    for section in sections:
+        parts += ["", f"## {section.title}", "", section.note, ""]
+        if section.plot is not None:
+            parts += [f"![{section.title}](plots/{section.name}.png)", ""]
+        parts += _markdown(
+            [column.label for column in section.columns],
+            [[column.text(row) for column in section.columns] for row in section.rows],
+            [column.show != "text" for column in section.columns],
+        )
+    return "\n".join(parts) + "\n"
+
+
+def _markdown(heads: list[str], rows: list[list[str]], right: list[bool]) -> list[str]:
+    rule = ["--:" if one else "---" for one in right]
+    return [f"| {' | '.join(cells)} |" for cells in (heads, rule, *rows)]

@@ -1,0 +1,168 @@
+"""Throughput of the common workloads, each beside the loop that only reads and hashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from bench import events
+from bench.baseline import Baseline, Name
+from bench.kernels import plan_of, verify
+from bench.measure import Timing, interleaved, timed
+from bench.result import Column, Goal, Row, Section, Size
+from concordant.correlate.columns import Batch
+from concordant.correlate.kernel import Kernel
+from concordant.evaluate.market import market_day
+from concordant.model.kind import Kind
+
+RISING = (
+    "rising: EarningsReport then StockQuote[1] "
+    "and StockQuote[1].value < StockQuote[2].value and StockQuote[2].value < StockQuote[3].value "
+    "match first consume prefix partition by symbol within 5 min"
+)
+"""The thesis's example: an earnings report, then three rising quotes of the same symbol."""
+
+RISING_COLUMNS: tuple[Name, ...] = (("value", Kind.FLOAT),)
+RISING_KEY: Name = ("symbol", Kind.STRING)
+RISING_VERIFIED_ROWS = 20_000
+"""Reports are rare: fewer events than these hold few relations."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload: events, a question about them, and the columns that the question needs."""
+
+    name: str
+    text: str
+    batch: Batch
+    columns: tuple[Name, ...] = ()
+    key: Name | None = None
+    verified_rows: int = 3_000
+    verified_keys: int | None = None
+    """Compare with the clear engine on so many keys only, so that each has a history."""
+
+    def sample(self) -> Batch:
+        """What the clear engine takes as well."""
+        rows = np.arange(len(self.batch))
+        if self.key is not None and self.verified_keys is not None:
+            keys = self.batch.attributes[self.key].values
+            rows = np.flatnonzero(np.isin(keys, np.unique(keys)[: self.verified_keys]))
+        return self.batch.take(rows[: self.verified_rows])
+
+
+def cases(rows: int) -> Iterator[Case]:
+    """All workloads, made one at a time."""
+    yield Case(
+        "stock rising",
+        RISING,
+        market_day(rows),
+        RISING_COLUMNS,
+        RISING_KEY,
+        RISING_VERIFIED_ROWS,
+    )
+    for length in (3, 5, 7, 9):
+        text = f"{' then '.join(events.sequence_topics(length))} partition by key"
+        batch = events.sequence(length, rows)
+        yield Case(f"sequence of {length}", text, batch, (), events.KEY, 6_000, 20)
+    for topics in (2, 3, 4):
+        yield _faidecs("A", topics, ("A.a < B.a", "B.b < C.b", "C.c < D.c")[: topics - 1], rows)
+    for topics in (2, 3, 4):
+        unary = ("A.a < 500", "B.b > 500", "C.c < 500", "D.a > 500")
+        yield _faidecs("B", topics, unary[:topics], rows)
+    wild = events.faidecs(3, rows)
+    yield Case("wildcards", "A and B and C", wild)
+    keyed = events.make("ABC", wild.topic, {events.KEY: wild.attributes["a", Kind.INT]})
+    yield Case(
+        "wildcards by key", "A and B and C partition by key", keyed, (), events.KEY, 3_000, 20
+    )
+
+
+def _faidecs(scenario: str, topics: int, predicates: tuple[str, ...], rows: int) -> Case:
+    """Wilkin, thesis, 3.5.1: in A binary predicates filter, in B unary ones."""
+    text = " and ".join(predicates)
+    columns = tuple((name, Kind.INT) for name in "abc" if f".{name} " in text)
+    batch = events.faidecs(topics, rows)
+    return Case(f"FAIDECS {scenario}, {topics} topics", text, batch, columns)
+
+
+def measure(case: Case, rounds: int) -> tuple[Timing, Timing, int]:
+    """Kernel and baseline in turn, and the relations that the kernel found."""
+    plan = plan_of(case.text, case.batch.topics)
+    verify(plan, case.sample())
+    baseline = Baseline(case.batch, case.columns, case.key)
+    relations = 0
+
+    def run_kernel() -> float:
+        nonlocal relations
+        kernel = Kernel(plan)
+
+        def run() -> None:
+            nonlocal relations
+            relations = len(kernel.step(case.batch))
+
+        return timed(run)
+
+    taken = interleaved(rounds, {"baseline": lambda: timed(baseline.run), "kernel": run_kernel})
+    return taken["kernel"], taken["baseline"], relations
+
+
+def run(size: Size) -> Section:
+    """Events per second of each workload, in one step, one thread."""
+    rows: list[Row] = []
+    for case in cases(size.rows):
+        kernel, baseline, relations = measure(case, size.rounds)
+        rows.append(
+            {
+                "workload": case.name,
+                "subscription": case.text,
+                "rate": len(case.batch) / kernel.median,
+                "ns": 1e9 * kernel.median / len(case.batch),
+                "spread": kernel.spread,
+                "baseline_ns": 1e9 * baseline.median / len(case.batch),
+                "baseline_spread": baseline.spread,
+                "ratio": kernel.over(baseline),
+                "relations": relations,
+            }
+        )
+    worst = max(rows, key=lambda row: row["ratio"])
+    asked = [r for r in rows if r["workload"].startswith(("stock", "sequence"))]
+    return Section(
+        "workloads",
+        "Workloads",
+        f"{size.rows:,} events in one step. The baseline is a Numba loop that reads the same "
+        "columns (topic, time, the attributes that the subscription names) and counts the events "
+        "of each key in an open-addressing table; where there is no `partition by`, the topic is "
+        "the key. Stock rising is the market day (500 symbols); sequences have 1,000 keys and six "
+        "topics of noise, all topics equally often; FAIDECS has three integer attributes in "
+        "[0, 1000], in A binary predicates filter and in B unary ones.",
+        (
+            Column("workload", "workload"),
+            Column("rate", "events", "rate"),
+            Column("ns", "ns/event", "ns"),
+            Column("spread", "spread", "percent"),
+            Column("baseline_ns", "baseline ns/event", "ns"),
+            Column("baseline_spread", "spread", "percent"),
+            Column("ratio", "ratio", "ratio"),
+            Column("relations", "relations", "count"),
+        ),
+        rows,
+        [
+            Goal(
+                "stock and sequence workloads against the baseline",
+                "≤ 3x",
+                ", ".join(f"{r['ratio']:.1f}x" for r in asked),
+            ),
+            Goal(
+                "stock and sequence workloads, events/s of one core",
+                "≥ 20 M",
+                ", ".join(f"{r['rate'] / 1e6:.1f} M" for r in asked),
+            ),
+            Goal(
+                "every workload against the baseline",
+                "≤ 3x",
+                f"at most {worst['ratio']:.1f}x ({worst['workload']})",
+            ),
+        ],
+    )
