@@ -22,6 +22,26 @@ from concordant.model.topic import Schemas
 Words = npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class Selected:
+    """Some rows of a batch, or all of them."""
+
+    batch: Batch
+    selection: Words | None
+
+    def __len__(self) -> int:
+        return len(self.batch) if self.selection is None else len(self.selection)
+
+    def event(self, place: int) -> Event:
+        return self.batch.event(place if self.selection is None else int(self.selection[place]))
+
+    def take(self, places: Words) -> Batch:
+        return self.batch.take(places if self.selection is None else self.selection[places])
+
+    def whole(self) -> Batch:
+        return self.batch if self.selection is None else self.batch.take(self.selection)
+
+
 @dataclass
 class Rows:
     """Rows of batches and single events, numbered through. It grows at the end only, so that the
@@ -30,12 +50,14 @@ class Rows:
     topics: Schemas
     count: int = 0
     starts: list[int] = field(default_factory=list)
-    pieces: list[Batch | list[Event]] = field(default_factory=list)
+    pieces: list[Selected | list[Event]] = field(default_factory=list)
 
-    def append(self, batch: Batch) -> None:
+    def append(self, batch: Batch, selection: Words | None) -> None:
+        """Rows of a batch: those selected, or all."""
+        piece = Selected(batch, selection)
         self.starts.append(self.count)
-        self.pieces.append(batch)
-        self.count += len(batch)
+        self.pieces.append(piece)
+        self.count += len(piece)
 
     def append_event(self, event: Event) -> None:
         last = self.pieces[-1] if self.pieces else None
@@ -52,6 +74,13 @@ class Rows:
         place = row - self.starts[index]
         return piece[place] if isinstance(piece, list) else piece.event(place)
 
+    def batches(self) -> list[Batch]:
+        """All rows as batches."""
+        return [
+            Batch.of(one, self.topics.values()) if isinstance(one, list) else one.whole()
+            for one in self.pieces
+        ]
+
     def keep(self, rows: Words) -> Rows:
         """Only the given rows (ascending), numbered anew from 0."""
         kept: list[Batch] = []
@@ -65,7 +94,7 @@ class Rows:
                     kept.append(piece.take(mine))
         found = Rows(self.topics)
         if kept:
-            found.append(Batch.concat(kept))
+            found.append(Batch.concat(kept), None)
         return found
 
 
@@ -88,8 +117,8 @@ class Records:
     events: Words
     """Rows of the events in slot order, relation after relation."""
     rows: Rows
-    first_row: int
-    """The row number of the step's first event."""
+    taken: Words
+    """For each, which row of the step's batch completed it."""
 
     def __len__(self) -> int:
         return len(self.row)

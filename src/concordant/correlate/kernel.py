@@ -126,7 +126,7 @@ class Kernel:
             records = stage.step(merged, places)
             stages.append(records)
             for index in range(len(records)):
-                row = int(source[records.row[index] - records.first_row])
+                row = int(source[records.taken[index]])
                 place = int(records.at[index])
                 trigger = (place, 0) if row < 0 else given[row].when
                 subscription = self._first[depth] + int(records.subscription[index])

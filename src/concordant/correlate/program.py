@@ -434,6 +434,7 @@ def _slots(
     indexes: dict[str, list[tuple[int, int]]] = {topic: [] for topic in part.topics}
     slots: list[int] = []
     before: list[int] = []
+    follows: list[int] = []
     topic_index = {topic: i for i, topic in enumerate(part.topics)}
     for i, slot in enumerate(part.slots):
         unary = [word for predicate in part.unary[i] for word in writer.unary(predicate)]
@@ -450,10 +451,12 @@ def _slots(
         for pair in pairs:
             if pair[at.BINARY_MONOTONE]:
                 before += _before(i, pair)
-        if slot.instance > 1:  # instances follow the stream
-            before += [i - 1, at.COL_POSITION, i, at.COL_POSITION, 0]
+        if slot.instance > 1:
+            follows += [i - 1, at.COL_POSITION, i, at.COL_POSITION, 0]
     record[at.PART_SLOTS] = writer.put(slots)
     record[at.PART_SLOT_COUNT] = len(part.slots)
+    if before:  # that instances follow the stream matters where something else shrinks a range
+        before += follows
     record[at.PART_BEFORE] = writer.put(before)
     record[at.PART_BEFORE_COUNT] = len(before) // 5
     visit = [

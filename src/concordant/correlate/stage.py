@@ -12,9 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from concordant.correlate.columns import Array, Batch, Column
+from concordant.correlate.compiled import encode, loop
 from concordant.correlate.compiled import layout as at
-from concordant.correlate.compiled import loop
-from concordant.correlate.compiled.values import encode_floats
 from concordant.correlate.found import Records, Rows, Words
 from concordant.correlate.plan import SubscriptionPlan
 from concordant.correlate.program import Dictionary, compile_program, encoded_float
@@ -34,6 +33,9 @@ _ARENA_WORDS_MIN = 1 << 12
 _OUT_WORDS = 1 << 16
 _COMPACT_ROWS_MIN = 1 << 16
 """Rows that may be kept beyond twice the live ones: below that, compaction costs more."""
+_MAPPING_COUNT_MAX = 16
+"""Dictionaries of columns that are remembered: those of one source come again and again."""
+_NOTHING = np.empty(0, np.int64)
 
 
 class Stage:
@@ -74,6 +76,7 @@ class Stage:
         self._compact_at = _COMPACT_ROWS_MIN
         self._rank = np.zeros(1, np.int64)
         self._ranked_count = 0
+        self._mappings: list[tuple[tuple[str, ...], Words]] = []
         self._scratch = np.zeros(at.SCRATCH_SIZE, np.int64)
         self._candidates = np.zeros(self._program.candidate_count_max, np.int64)
         self._out = np.empty(_OUT_WORDS, np.int64)
@@ -116,23 +119,27 @@ class Stage:
 
     def step(self, batch: Batch, positions: Array) -> Records:
         """Take rows in their order; `positions` are their places in the total order."""
+        if self._row_count > self._compact_at:
+            self._compact()
         start = self._row_count
-        stop = start + len(batch)
-        self._reserve(stop)
-        self._encode(batch, positions, start, stop)
-        self._row_count = stop
-        self._rows.append(batch)
-        codes = self._cells[start:stop, at.COL_TOPIC]
-        counts = np.bincount(codes + 1, minlength=len(self._topic_counts) + 1)
-        self._topic_counts += counts[1:]
+        mapping = np.array([self._codes.get(name, -1) for name in batch.topic_names], np.int64)
+        selection = np.empty(len(batch) + 1, np.int64)
+        count = encode.select(batch.topic, mapping, self._topic_counts, selection)
+        selection = selection[: 0 if count == len(batch) else count]
+        self._reserve(start + count)
+        self._encode(batch, positions, mapping, selection, count)
+        self._row_count = start + count
+        self._rows.append(batch, selection if count < len(batch) else None)
         self._order_strings()
-        return self._take(start, stop)
+        return self._take(start, start + count, selection)
 
     def push(self, event: Event, position: int) -> Records | None:
         """Take one event; None if it completes nothing, which is known without making an array."""
         recipe = self._recipes.get(event.topic)
         if recipe is None:
             return None
+        if self._row_count > self._compact_at:
+            self._compact()
         row = self._row_count
         if row == len(self._cells):
             self._reserve(row + 1)
@@ -153,9 +160,9 @@ class Stage:
         control = self._control_words
         control[at.CONTROL_ROW] = control[at.CONTROL_DERIVED] = control[at.CONTROL_NUMBERED] = row
         result = loop.take(self._control, row + 1)
-        if result == at.DONE and control[at.CONTROL_OUT] == 0 and row < self._compact_at:
+        if result == at.DONE and control[at.CONTROL_OUT] == 0:
             return None
-        return self._take(row, row + 1, result)
+        return self._take(row, row + 1, _NOTHING, result)
 
     def _encode_value(self, value: Value) -> int:
         if value is None:
@@ -170,12 +177,9 @@ class Stage:
             self._ranked_count = len(self._dictionary.codes)
             self._publish()
 
-    def _take(self, start: int, stop: int, result: int | None = None) -> Records:
-        """Run the loop over rows (or go on after `result`), and compact when it is time."""
-        records = self._records(self._run(start, stop, result), start)
-        if self._row_count > self._compact_at:
-            self._compact()
-        return records
+    def _take(self, start: int, stop: int, selection: Words, result: int | None = None) -> Records:
+        """Run the loop over rows, or go on after `result`."""
+        return self._records(self._run(start, stop, result), start, selection)
 
     def _reserve(self, rows: int) -> None:
         """Room for more rows, doubled so that single events stay cheap."""
@@ -185,40 +189,55 @@ class Stage:
             self._cells = grown
             self._publish()
 
-    def _encode(self, batch: Batch, positions: Array, start: int, stop: int) -> None:
-        cells = self._cells[start:stop]
-        cells[:, at.COL_POSITION] = positions
-        cells[:, at.COL_TIME] = batch.time
-        mapping = np.array([self._codes.get(name, -1) for name in batch.topic_names], np.int64)
-        cells[:, at.COL_TOPIC] = mapping[batch.topic]
-        for (name, kind), column in self._program.inputs.items():
-            target = cells[:, column]
+    def _encode(
+        self, batch: Batch, positions: Array, mapping: Words, selection: Words, count: int
+    ) -> None:
+        columns: list[tuple[int, int, Array, Array | None, Array | None]] = [
+            (at.COL_POSITION, at.SOURCE_INT, positions, None, None),
+            (at.COL_TIME, at.SOURCE_INT, batch.time, None, None),
+            (at.COL_TOPIC, at.SOURCE_CODE, batch.topic, None, mapping),
+        ]
+        for (name, kind), target in self._program.inputs.items():
             if name == "seq":
-                target[:] = batch.seq
-            elif name == "source":
-                self._encode_column(batch.source, target)
-            elif (name, kind) in batch.attributes:
-                self._encode_column(batch.attributes[name, kind], target)
+                columns.append((target, at.SOURCE_INT, batch.seq, None, None))
             else:
-                target[:] = at.NULL
-        for column in self._program.numbers:
-            cells[:, column] = at.NULL
+                column = batch.source if name == "source" else batch.attributes.get((name, kind))
+                columns.append((target, *self._source(column)))
+        columns += [
+            (target, at.SOURCE_NULL, positions, None, None) for target in self._program.numbers
+        ]
+        kept = [
+            tuple(None if one is None else np.ascontiguousarray(one) for one in column[2:])
+            for column in columns
+        ]
+        sources = np.array(
+            [
+                (target, how, *(0 if one is None else one.ctypes.data for one in arrays))
+                for (target, how, *_), arrays in zip(columns, kept, strict=True)
+            ],
+            np.int64,
+        )
+        encode.encode(sources, selection, count, self._cells, self._row_count)
 
-    def _encode_column(self, column: Column, target: Array) -> None:
-        if column.kind is Kind.NULL:
-            target[:] = at.NULL
-            return
-        if column.kind is Kind.FLOAT:
-            encode_floats(np.ascontiguousarray(column.values), target)
-        elif column.kind is Kind.STRING:
-            code = self._dictionary.code
-            # One more for the null code -1, which numpy reads from the end.
-            mapping = np.array([*map(code, column.dictionary), at.NULL], np.int64)
-            target[:] = mapping[column.values]
-        else:
-            target[:] = column.values
-        if column.valid is not None:
-            target[~column.valid] = at.NULL
+    def _source(self, column: Column | None) -> tuple[int, Array, Array | None, Array | None]:
+        """How a column is encoded: way, values, mask, mapping."""
+        if column is None or column.kind is Kind.NULL:
+            return at.SOURCE_NULL, _NOTHING, None, None
+        if column.kind is Kind.STRING:
+            mapping = self._mapping(column.dictionary)
+            return at.SOURCE_CODE, column.values, column.valid, mapping
+        how = {Kind.FLOAT: at.SOURCE_FLOAT, Kind.BOOL: at.SOURCE_BOOL}
+        return how.get(column.kind, at.SOURCE_INT), column.values, column.valid, None
+
+    def _mapping(self, texts: tuple[str, ...]) -> Words:
+        """What the codes of a column's dictionary are here; remembered for the next batch."""
+        for known, mapping in self._mappings:
+            if known is texts:
+                return mapping
+        code = self._dictionary.code
+        mapping = np.array([code(text) for text in texts] or [0], np.int64)
+        self._mappings = [(texts, mapping), *self._mappings[:_MAPPING_COUNT_MAX]]
+        return mapping
 
     def _run(self, start: int, stop: int, result: int | None) -> Words:
         """Run the loop to the end, making room whenever it asks; the output words."""
@@ -248,7 +267,7 @@ class Stage:
         self._arena = grown
         self._publish()
 
-    def _records(self, words: Words, first_row: int) -> Records:
+    def _records(self, words: Words, first_row: int, selection: Words) -> Records:
         starts = loop.record_starts(words, self._slot_counts)
         heads = words[starts[:, None] + np.arange(at.OUT_SLOTS)]
         counts = self._slot_counts[heads[:, at.OUT_SUB], heads[:, at.OUT_CONJUNCTION]]
@@ -265,7 +284,7 @@ class Stage:
             ends,
             words[places],
             self._rows,
-            first_row,
+            selection[rows - first_row] if len(selection) else rows - first_row,
         )
 
     # --- state over time ----------------------------------------------------------------------
@@ -325,7 +344,7 @@ class Stage:
             self._arena[:used].tobytes(),
             self._cells[: self._row_count].tobytes(),
             self._topic_counts.tobytes(),
-            [SavedBatch.of(one) for one in self._rows.pieces if isinstance(one, Batch)],
+            [SavedBatch.of(one) for one in self._rows.batches()],
         )
 
     def load(self, saved: SavedStage) -> None:
@@ -338,7 +357,7 @@ class Stage:
         self._compact_at = 2 * self._row_count + _COMPACT_ROWS_MIN
         self._rows = Rows(self._schemas)
         for batch in saved.rows:
-            self._rows.append(batch.batch())
+            self._rows.append(batch.batch(), None)
         self._publish()
 
 

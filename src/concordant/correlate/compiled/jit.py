@@ -46,15 +46,25 @@ def _stamped(dispatcher: Any) -> Any:
     return dispatcher
 
 
-@intrinsic
-def pointer_at(typingctx: Any, address: Any) -> Any:
+def _pointer_to(kind: Any) -> Any:
     """An address as something to index: a call then passes one word, where an array takes seven."""
-    del typingctx, address
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
+    @intrinsic
+    def convert(typingctx: Any, address: Any) -> Any:
+        del typingctx, address
 
-    return types.CPointer(types.int64)(types.int64), codegen
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
+
+        return types.CPointer(kind)(types.int64), codegen
+
+    return convert
+
+
+pointer_at = _pointer_to(types.int64)
+int32_pointer_at = _pointer_to(types.int32)
+float_pointer_at = _pointer_to(types.float64)
+bool_pointer_at = _pointer_to(types.uint8)
 
 
 @inlined

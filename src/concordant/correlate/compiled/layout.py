@@ -290,6 +290,21 @@ CONTROL_OUTPUT = 13
 CONTROL_CANDIDATES = 14
 CONTROL_SIZE = 16
 
+# --- a column to be encoded -----------------------------------------------------------------------
+SOURCE_TARGET = 0
+SOURCE_HOW = 1
+SOURCE_VALUES = 2
+SOURCE_VALID = 3
+"""Address of the null mask, or 0."""
+SOURCE_MAPPING = 4
+"""For codes: the address of what each becomes."""
+SOURCE_SIZE = 5
+SOURCE_NULL = 0
+SOURCE_INT = 1
+SOURCE_FLOAT = 2
+SOURCE_BOOL = 3
+SOURCE_CODE = 4
+
 # --- scratch ------------------------------------------------------------------------------------
 SLOTS_MAX = 64
 AT_INDEX = 0

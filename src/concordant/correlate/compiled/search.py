@@ -136,6 +136,10 @@ def search(plan, subscription, part, block, arena, cells, width, rank, scratch, 
         scratch[AT_INDEX + slot] = place
         scratch[AT_ROW + slot] = row
         newest = cells[row * width + COL_TIME]
+        if plan[subscription + SUB_CONTIGUOUS] >= 0 and not _bind_neighbours(
+            plan, subscription, part, block, arena, cells, width, rank, scratch, pinned
+        ):
+            return False
     oldest = newest - plan[subscription + SUB_WITHIN]
     if anchored and plan[subscription + SUB_WITHIN] >= 0:
         shrink_to_time(plan, part, block, arena, cells, width, scratch, oldest)
@@ -172,6 +176,38 @@ def search(plan, subscription, part, block, arena, cells, width, rank, scratch, 
         else:
             depth += 1
             _enter(plan, subscription, part, block, arena, cells, width, scratch, depth)
+
+
+@compiled
+def _bind_neighbours(plan, subscription, part, block, arena, cells, width, rank, scratch, pinned):
+    """Bind the instances before the pinned event: contiguous, they can only be its neighbours."""
+    first = plan[pinned + TOPIC_FIRST]
+    slot = first + plan[pinned + TOPIC_WIDTH] - 1
+    header = block + plan[pinned + TOPIC_QUEUE]
+    data = arena[header + Q_DATA]
+    place = scratch[AT_INDEX + slot]
+    numbers = plan[subscription + SUB_CONTIGUOUS]
+    wanted = cells[scratch[AT_ROW + slot] * width + numbers]
+    within = plan[subscription + SUB_WITHIN]
+    while slot > first:
+        slot -= 1
+        place -= 1
+        wanted -= 1
+        row = arena[data + place] if place >= arena[header + Q_HEAD] else -1
+        record = plan[part + PART_SLOTS] + slot * SLOT_SIZE
+        if (
+            row < 0
+            or cells[row * width + numbers] != wanted
+            or not fits(plan, record, cells, width, rank, row)
+            or not _agrees(plan, record, cells, width, rank, scratch, row)
+            or (within >= 0 and not _near(plan, part, cells, width, scratch, row, within))
+        ):
+            return False
+        scratch[AT_LOW + slot] = place
+        scratch[AT_HIGH + slot] = place + 1
+        scratch[AT_INDEX + slot] = place
+        scratch[AT_ROW + slot] = row
+    return True
 
 
 @compiled

@@ -76,13 +76,6 @@ def decode_float(code):
 
 
 @compiled
-def encode_floats(values, out):
-    """Encode an array of floats."""
-    for i in range(len(values)):
-        out[i] = encode_float(values[i])
-
-
-@compiled
 def compare_int_float(number, real):
     """-1, 0 or 1: an exact comparison, by value."""
     if real >= _TWO_63:

@@ -1,0 +1,90 @@
+"""From columns to cells: one pass over the rows that somebody reads.
+
+A column comes as a record: its target, how to encode it, and where its values, null mask and
+dictionary mapping lie. Rows are done in blocks, so that writing a row's cells one column after the
+other stays within the cache.
+"""
+
+from __future__ import annotations
+
+from concordant.correlate.compiled.jit import (
+    bool_pointer_at,
+    compiled,
+    float_pointer_at,
+    int32_pointer_at,
+    pointer_at,
+)
+from concordant.correlate.compiled.layout import (
+    NULL,
+    SOURCE_BOOL,
+    SOURCE_FLOAT,
+    SOURCE_HOW,
+    SOURCE_INT,
+    SOURCE_MAPPING,
+    SOURCE_NULL,
+    SOURCE_TARGET,
+    SOURCE_VALID,
+    SOURCE_VALUES,
+)
+from concordant.correlate.compiled.values import encode_float
+
+_BLOCK_ROWS = 512
+
+
+@compiled
+def select(topics, mapping, counts, selection):
+    """The rows whose topic has a code in `mapping`, counted by code; says how many they are."""
+    found = 0
+    for row in range(len(topics)):
+        code = mapping[topics[row]]
+        selection[found] = row
+        if code >= 0:
+            counts[code] += 1
+            found += 1
+    return found
+
+
+@compiled
+def encode(sources, selection, count, cells_array, start):
+    """Write the selected rows into the cells from row `start` on; no selection is all rows."""
+    width = cells_array.shape[1]
+    cells = pointer_at(cells_array.ctypes.data)
+    everything = len(selection) == 0
+    for block in range(0, count, _BLOCK_ROWS):
+        stop = min(block + _BLOCK_ROWS, count)
+        for s in range(len(sources)):
+            target = (start + block) * width + sources[s, SOURCE_TARGET]
+            how = sources[s, SOURCE_HOW]
+            if how == SOURCE_NULL:
+                for _ in range(block, stop):
+                    cells[target] = NULL
+                    target += width
+            elif how == SOURCE_INT:
+                ints = pointer_at(sources[s, SOURCE_VALUES])
+                for i in range(block, stop):
+                    cells[target] = ints[i if everything else selection[i]]
+                    target += width
+            elif how == SOURCE_FLOAT:
+                floats = float_pointer_at(sources[s, SOURCE_VALUES])
+                for i in range(block, stop):
+                    cells[target] = encode_float(floats[i if everything else selection[i]])
+                    target += width
+            elif how == SOURCE_BOOL:
+                bools = bool_pointer_at(sources[s, SOURCE_VALUES])
+                for i in range(block, stop):
+                    cells[target] = 1 if bools[i if everything else selection[i]] else 0
+                    target += width
+            else:
+                codes = int32_pointer_at(sources[s, SOURCE_VALUES])
+                mapping = pointer_at(sources[s, SOURCE_MAPPING])
+                for i in range(block, stop):
+                    code = codes[i if everything else selection[i]]
+                    cells[target] = mapping[code] if code >= 0 else NULL
+                    target += width
+            if sources[s, SOURCE_VALID] != 0:
+                valid = bool_pointer_at(sources[s, SOURCE_VALID])
+                target = (start + block) * width + sources[s, SOURCE_TARGET]
+                for i in range(block, stop):
+                    if not valid[i if everything else selection[i]]:
+                        cells[target] = NULL
+                    target += width
