@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, overload
 
 import msgspec
-import numpy as np
 
 from concordant.correlate.columns import Batch
 from concordant.correlate.engine import Engine
@@ -233,7 +232,7 @@ def correlate_batch(
     found: list[Found] = []
     for start in range(0, len(batch), _CHUNK):
         stop = min(start + _CHUNK, len(batch))
-        found.append(kernel.step(batch.take(np.arange(start, stop))))
+        found.append(kernel.step(batch.slice(start, stop)))
         if progress:
             progress(stop)
     return Relations(found, kernel.counters)

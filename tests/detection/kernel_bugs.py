@@ -18,6 +18,7 @@ from concordant.correlate.compiled import loop
 from concordant.correlate.kernel import Kernel
 from concordant.correlate.program import Dictionary
 from concordant.correlate.stage import Stage
+from concordant.model.kind import Kind
 from tests.campaign.kernel import difference
 from tests.detection.bugs import LARGE, LEFT_OVER, Bug, Plant, Tried, around
 
@@ -309,33 +310,46 @@ def _(patch: pytest.MonkeyPatch) -> None:
 # --- values ---------------------------------------------------------------------------------------
 
 
+def _after_encoding(patch: pytest.MonkeyPatch, change: Any) -> None:
+    """Change the cells of each input column after they were encoded."""
+
+    def encode(original: Any, self: Stage, batch: Any, *rest: Any) -> None:
+        original(self, batch, *rest)
+        selection, count = rest[-2:]
+        cells = self._cells[self._row_count : self._row_count + count]
+        rows = selection if len(selection) else np.arange(count)
+        for (name, kind), column in self._program.inputs.items():
+            change(cells[:, column], kind, batch.attributes.get((name, kind)), rows)
+
+    around(patch, Stage, "_encode", encode)
+
+
 @bug("null is zero")
 def _(patch: pytest.MonkeyPatch) -> None:
-    def encode(original: Any, self: Stage, column: Any, target: Any) -> None:
-        original(self, column, target)
-        target[target == at.NULL] = 0
+    def change(cells: Any, *_: Any) -> None:
+        cells[cells == at.NULL] = 0
 
-    around(patch, Stage, "_encode_column", encode)
+    _after_encoding(patch, change)
 
 
 @bug("NaN is a value")
 def _(patch: pytest.MonkeyPatch) -> None:
-    def encode(_: Any, values: Any, target: Any) -> None:
-        target[:] = (values + 0.0).view(np.int64)
+    def change(cells: Any, kind: Any, column: Any, rows: Any) -> None:
+        if kind is Kind.FLOAT and column is not None:
+            cells[np.isnan(column.values[rows])] = 2**62
 
-    around(patch, stage, "encode_floats", encode)
+    _after_encoding(patch, change)
 
 
 @bug("integers become floats before they are compared", needs=LARGE)
 def _(patch: pytest.MonkeyPatch) -> None:
-    def encode(original: Any, self: Stage, column: Any, target: Any) -> None:
-        original(self, column, target)
-        if column.kind.value == "int":
-            real = target != at.NULL
-            rounded = np.clip(target[real].astype(float), -(2.0**63), 2.0**63 - 1024)
-            target[real] = rounded.astype(np.int64)
+    def change(cells: Any, kind: Any, *_: Any) -> None:
+        if kind is Kind.INT:
+            real = cells != at.NULL
+            rounded = np.clip(cells[real].astype(float), -(2.0**63), 2.0**63 - 1024)
+            cells[real] = rounded.astype(np.int64)
 
-    around(patch, Stage, "_encode_column", encode)
+    _after_encoding(patch, change)
 
 
 @bug("strings are ordered as they arrived")

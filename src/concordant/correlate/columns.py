@@ -40,7 +40,7 @@ class Column:
     dictionary: tuple[str, ...] = ()
     """For strings: `values` are positions in it, and -1 for null."""
 
-    def take(self, rows: Array) -> Column:
+    def take(self, rows: Array | slice) -> Column:
         valid = None if self.valid is None else self.valid[rows]
         return replace(self, values=self.values[rows], valid=valid)
 
@@ -84,7 +84,7 @@ class Batch:
     def __len__(self) -> int:
         return len(self.topic)
 
-    def take(self, rows: Array) -> Batch:
+    def take(self, rows: Array | slice) -> Batch:
         """The given rows in the given order."""
         return replace(
             self,
@@ -95,6 +95,10 @@ class Batch:
             attributes={key: column.take(rows) for key, column in self.attributes.items()},
             ids=None if self.ids is None else self.ids.take(rows),
         )
+
+    def slice(self, start: int, stop: int) -> Batch:
+        """Rows start to stop, without copying them."""
+        return self.take(np.s_[start:stop])
 
     def order(self) -> npt.NDArray[np.intp]:
         """Rows sorted by (time, source, seq), the total order of a table."""

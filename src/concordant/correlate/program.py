@@ -387,13 +387,16 @@ def _conjunction(
         if len(conjunction.parts) > 1:
             record[at.PART_FINISHED] = block
             block += at.Q_SIZE
-        indexes = _slots(writer, part, record, recent)
+        queues: dict[str, int] = {}
+        for topic in part.topics:
+            queues[topic] = block
+            block += at.Q_SIZE
+        indexes = _slots(writer, part, record, queues, recent)
         topics = []
         for topic in part.topics:
             one = [0] * at.TOPIC_SIZE
             one[at.TOPIC_CODE] = codes[topic]
-            one[at.TOPIC_QUEUE] = block
-            block += at.Q_SIZE
+            one[at.TOPIC_QUEUE] = queues[topic]
             one[at.TOPIC_FIRST] = part.slots_of_topic[topic].start
             one[at.TOPIC_WIDTH] = len(part.slots_of_topic[topic])
             found: list[int] = []
@@ -428,13 +431,14 @@ _INDEX_KINDS = {
 
 
 def _slots(
-    writer: _Writer, part: Part, record: list[int], recent: bool
+    writer: _Writer, part: Part, record: list[int], queues: dict[str, int], recent: bool
 ) -> dict[str, list[tuple[int, int]]]:
     """Write the slots; returns the indexes (kind, column) that each topic's queue may get."""
     indexes: dict[str, list[tuple[int, int]]] = {topic: [] for topic in part.topics}
     slots: list[int] = []
     before: list[int] = []
     follows: list[int] = []
+    tested = False
     topic_index = {topic: i for i, topic in enumerate(part.topics)}
     for i, slot in enumerate(part.slots):
         unary = [word for predicate in part.unary[i] for word in writer.unary(predicate)]
@@ -447,18 +451,24 @@ def _slots(
         one[at.SLOT_UNARY_COUNT] = len(part.unary[i])
         one[at.SLOT_BINARY] = writer.put([word for pair in pairs for word in pair])
         one[at.SLOT_BINARY_COUNT] = len(pairs)
+        several = len(part.slots_of_topic[slot.topic]) > 1
+        look = any(not pair[at.BINARY_MONOTONE] for pair in pairs) or (several and bool(unary))
+        one[at.SLOT_TESTED] = int(look)
+        tested = tested or look
         slots += one
         for pair in pairs:
             if pair[at.BINARY_MONOTONE]:
-                before += _before(i, pair)
+                before += _before(part, i, pair, queues)
         if slot.instance > 1:
-            follows += [i - 1, at.COL_POSITION, i, at.COL_POSITION, 0]
+            queue = queues[slot.topic]
+            follows += [i - 1, queue, -1, i, queue, -1, 1]
     record[at.PART_SLOTS] = writer.put(slots)
     record[at.PART_SLOT_COUNT] = len(part.slots)
     if before:  # that instances follow the stream matters where something else shrinks a range
         before += follows
     record[at.PART_BEFORE] = writer.put(before)
-    record[at.PART_BEFORE_COUNT] = len(before) // 5
+    record[at.PART_BEFORE_COUNT] = len(before) // at.BEFORE_SIZE
+    record[at.PART_ORDERED] = int(not tested)
     visit = [
         i
         for topic in part.topics
@@ -480,11 +490,18 @@ def _choose_index(pair: list[int], indexes: list[tuple[int, int]]) -> None:
     pair[at.BINARY_INDEX] = indexes.index(wanted)
 
 
-def _before(slot: int, pair: Sequence[int]) -> list[int]:
-    """Order constraints that a monotone predicate, seen from its slot, gives."""
+def _before(part: Part, slot: int, pair: Sequence[int], queues: dict[str, int]) -> list[int]:
+    """The order constraint that a monotone predicate, seen from its earlier slot, gives."""
     op = pair[at.BINARY_OP]
-    found: list[int] = []
-    if op in (at.OP_LT, at.OP_LE, at.OP_EQ):
-        strict = int(op == at.OP_LT)
-        found += [slot, pair[at.BINARY_MINE], pair[at.BINARY_OTHER], pair[at.BINARY_THEIRS], strict]
-    return found
+    if op not in (at.OP_LT, at.OP_LE, at.OP_EQ):
+        return []
+    later = pair[at.BINARY_OTHER]
+    record = [0] * at.BEFORE_SIZE
+    record[at.BEFORE_SLOT] = slot
+    record[at.BEFORE_QUEUE] = queues[part.slots[slot].topic]
+    record[at.BEFORE_COLUMN] = pair[at.BINARY_MINE]
+    record[at.BEFORE_LATER] = later
+    record[at.BEFORE_LATER_QUEUE] = queues[part.slots[later].topic]
+    record[at.BEFORE_LATER_COLUMN] = pair[at.BINARY_THEIRS]
+    record[at.BEFORE_STRICT] = int(op == at.OP_LT)
+    return record

@@ -268,21 +268,17 @@ class Stage:
         self._publish()
 
     def _records(self, words: Words, first_row: int, selection: Words) -> Records:
-        starts = loop.record_starts(words, self._slot_counts)
-        heads = words[starts[:, None] + np.arange(at.OUT_SLOTS)]
-        counts = self._slot_counts[heads[:, at.OUT_SUB], heads[:, at.OUT_CONJUNCTION]]
-        ends = np.concatenate([[0], np.cumsum(counts)])
-        places = np.repeat(starts + at.OUT_SLOTS - ends[:-1], counts) + np.arange(ends[-1])
-        rows = heads[:, at.OUT_ROW]
+        heads, starts, events = loop.unpack(words, self._slot_counts)
+        rows = heads[at.OUT_ROW]
         return Records(
             rows,
-            heads[:, at.OUT_SUB],
-            heads[:, at.OUT_CONJUNCTION],
-            heads[:, at.OUT_ORDINAL],
-            heads[:, at.OUT_POSITION],
+            heads[at.OUT_SUB],
+            heads[at.OUT_CONJUNCTION],
+            heads[at.OUT_ORDINAL],
+            heads[at.OUT_POSITION],
             self._cells[rows, at.COL_POSITION],
-            ends,
-            words[places],
+            starts,
+            events,
             self._rows,
             selection[rows - first_row] if len(selection) else rows - first_row,
         )

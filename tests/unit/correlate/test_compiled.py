@@ -11,7 +11,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from concordant.correlate.compiled import arena, index, jit, loop, ranges, search, steps, values
+from concordant.correlate.compiled import (
+    arena,
+    encode,
+    index,
+    jit,
+    loop,
+    ranges,
+    search,
+    steps,
+    values,
+)
 from concordant.correlate.compiled import layout as at
 from concordant.correlate.program import Dictionary, _Writer, encoded_float
 from concordant.model.expression import Arithmetic, Attribute, Constant, Expression, Slot, evaluate
@@ -89,9 +99,21 @@ def test_nan_is_null() -> None:
 
 def test_an_array_is_encoded_like_its_elements() -> None:
     given_ = np.array([*REALS, math.nan])
-    out = np.empty(len(given_), np.int64)
-    values.encode_floats(given_, out)
-    assert out.tolist() == [encoded_float(float(value)) for value in given_]
+    cells = np.empty((len(given_), 2), np.int64)
+    source = np.array([[1, at.SOURCE_FLOAT, given_.ctypes.data, 0, 0]], np.int64)
+    encode.encode(source, np.empty(0, np.int64), len(given_), cells, 0)
+    assert cells[:, 1].tolist() == [encoded_float(float(value)) for value in given_]
+
+
+def test_selected_rows_are_encoded_with_their_nulls() -> None:
+    codes = np.array([0, -1, 1, 0, 1], np.int32)
+    valid = np.array([True, False, True, False, True])
+    mapping = np.array([7, 9], np.int64)
+    where = (codes.ctypes.data, valid.ctypes.data, mapping.ctypes.data)
+    source = np.array([[0, at.SOURCE_CODE, *where]], np.int64)
+    cells = np.empty((4, 1), np.int64)
+    encode.encode(source, np.array([1, 2, 3], np.int64), 3, cells, 1)
+    assert cells[1:, 0].tolist() == [at.NULL, 9, at.NULL]
 
 
 # --- comparing ------------------------------------------------------------------------------------
@@ -196,7 +218,7 @@ def test_every_compiled_function_is_cached_under_the_stamp_of_the_whole_folder()
     """Watches over attributes of Numba that are not public: without them old code may be used."""
     functions = [
         one
-        for module in (arena, index, loop, ranges, search, steps, values)
+        for module in (arena, encode, index, loop, ranges, search, steps, values)
         for one in vars(module).values()
         if hasattr(one, "py_func") and one.__module__ == module.__name__
     ]

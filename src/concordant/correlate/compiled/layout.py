@@ -153,9 +153,28 @@ PART_FINISHED = 6
 PART_OUT = 7
 """Address of the places of its slots in the whole relation."""
 PART_BEFORE = 8
-"""Address of order constraints: (slot, column, later slot, column, strict)."""
+"""Address of order constraints, see BEFORE_."""
 PART_BEFORE_COUNT = 9
-PART_SIZE = 10
+PART_ORDERED = 10
+"""Its binary predicates are all order constraints, and no instance has a predicate of its own."""
+PART_SIZE = 11
+
+BEFORE_SLOT = 0
+BEFORE_QUEUE = 1
+"""Offset of the slot's queue in the block."""
+BEFORE_COLUMN = 2
+"""-1: another instance of the same topic, ordered by place."""
+BEFORE_LATER = 3
+BEFORE_LATER_QUEUE = 4
+BEFORE_LATER_COLUMN = 5
+BEFORE_STRICT = 6
+BEFORE_SIZE = 7
+
+NO_MATCH = 0
+OPEN = 1
+"""A match may lie in the ranges."""
+SETTLED = 2
+"""The ends of the ranges satisfy all order constraints."""
 
 TOPIC_CODE = 0
 TOPIC_QUEUE = 1
@@ -173,7 +192,9 @@ SLOT_UNARY = 1
 SLOT_UNARY_COUNT = 2
 SLOT_BINARY = 3
 SLOT_BINARY_COUNT = 4
-SLOT_SIZE = 5
+SLOT_TESTED = 5
+"""An event must be looked at to know whether it fits: order constraints do not tell."""
+SLOT_SIZE = 6
 
 UNARY_COLUMN = 0
 UNARY_OP = 1

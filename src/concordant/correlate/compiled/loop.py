@@ -247,19 +247,29 @@ def make_queue_room(control_array, header, words):
 
 
 @compiled
-def record_starts(words, slot_counts):
-    """Where each output record begins."""
+def unpack(words, slot_counts):
+    """Output records as a table of their heads, where their events begin, and the events' rows."""
     count = 0
     place = 0
     while place < len(words):
         place += OUT_SLOTS + slot_counts[words[place + OUT_SUB], words[place + OUT_CONJUNCTION]]
         count += 1
-    starts = np.empty(count, np.int64)
+    heads = np.empty((OUT_SLOTS, count), np.int64)
+    starts = np.empty(count + 1, np.int64)
+    rows = np.empty(len(words) - OUT_SLOTS * count, np.int64)
     place = 0
+    filled = 0
     for i in range(count):
-        starts[i] = place
-        place += OUT_SLOTS + slot_counts[words[place + OUT_SUB], words[place + OUT_CONJUNCTION]]
-    return starts
+        for h in range(OUT_SLOTS):
+            heads[h, i] = words[place + h]
+        starts[i] = filled
+        slots = slot_counts[words[place + OUT_SUB], words[place + OUT_CONJUNCTION]]
+        for s in range(slots):
+            rows[filled + s] = words[place + OUT_SLOTS + s]
+        filled += slots
+        place += OUT_SLOTS + slots
+    starts[count] = filled
+    return heads, starts, rows
 
 
 # --- compaction: rows that nothing refers to any more leave the store -----------------------------

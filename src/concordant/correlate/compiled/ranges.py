@@ -10,13 +10,24 @@ from concordant.correlate.compiled.jit import compiled, inlined
 from concordant.correlate.compiled.layout import (
     AT_HIGH,
     AT_LOW,
+    BEFORE_COLUMN,
+    BEFORE_LATER,
+    BEFORE_LATER_COLUMN,
+    BEFORE_LATER_QUEUE,
+    BEFORE_QUEUE,
+    BEFORE_SIZE,
+    BEFORE_SLOT,
+    BEFORE_STRICT,
     COL_TIME,
+    NO_MATCH,
+    OPEN,
     PART_BEFORE,
     PART_BEFORE_COUNT,
     PART_SLOT_COUNT,
     PART_SLOTS,
     PART_TOPICS,
     Q_DATA,
+    SETTLED,
     SLOT_SIZE,
     SLOT_TOPIC,
     TOPIC_QUEUE,
@@ -63,62 +74,68 @@ def shrink_to_time(plan, part, block, arena, cells, width, scratch, oldest):
 
 @compiled
 def shrink_to_order(plan, part, block, arena, cells, width, scratch):
-    """Shrink the slots' ranges by order constraints; False if one is empty.
+    """Shrink the slots' ranges by order constraints: NO_MATCH, OPEN, or SETTLED.
 
-    Constraints of the form "earlier than" are closed under minimum, so for these alone the lower
-    ends that remain are themselves a match (and the upper ends are the most recent one).
+    Constraints of the form "earlier than" are closed under minimum, so once nothing shrinks any
+    more the lower ends satisfy them all, and so do the upper ends.
     """
-    slot_count = plan[part + PART_SLOT_COUNT]
     count = plan[part + PART_BEFORE_COUNT]
-    for _ in range(slot_count + 1):
+    if count == 0:
+        return SETTLED
+    start = plan[part + PART_BEFORE]
+    stop = start + count * BEFORE_SIZE
+    for _ in range(plan[part + PART_SLOT_COUNT] + 1):
         changed = False
-        address = plan[part + PART_BEFORE]
-        for _ in range(count):
-            one = plan[address]
-            column = plan[address + 1]
-            other = plan[address + 2]
-            other_column = plan[address + 3]
-            strict = plan[address + 4] != 0
-            address += 5
+        address = start
+        while address < stop:  # lower ends, along the constraints
+            one = plan[address + BEFORE_SLOT]
+            other = plan[address + BEFORE_LATER]
             low = scratch[AT_LOW + one]
-            high = scratch[AT_HIGH + one]
-            other_low = scratch[AT_LOW + other]
-            other_high = scratch[AT_HIGH + other]
-            if low >= high or other_low >= other_high:
-                return False
-            data = arena[queue_of(plan, part, block, one) + Q_DATA]
-            other_data = arena[queue_of(plan, part, block, other) + Q_DATA]
-            value = cells[row_at(arena, data + low) * width + column]
-            new = other_low
-            first = cells[row_at(arena, other_data + other_low) * width + other_column]
-            if first < value or (strict and first == value):
-                new = first_from(
-                    arena,
-                    other_data,
-                    other_low,
-                    other_high,
-                    cells,
-                    width,
-                    other_column,
-                    value,
-                    strict,
-                )
-            if new != other_low:
+            old = scratch[AT_LOW + other]
+            new = old
+            if plan[address + BEFORE_COLUMN] < 0:
+                new = max(old, low + 1)
+            else:
+                data = arena[block + plan[address + BEFORE_QUEUE] + Q_DATA]
+                value = cells[row_at(arena, data + low) * width + plan[address + BEFORE_COLUMN]]
+                column = plan[address + BEFORE_LATER_COLUMN]
+                strict = plan[address + BEFORE_STRICT] != 0
+                data = arena[block + plan[address + BEFORE_LATER_QUEUE] + Q_DATA]
+                first = cells[row_at(arena, data + old) * width + column]
+                if first < value or (strict and first == value):
+                    high = scratch[AT_HIGH + other]
+                    new = first_from(arena, data, old, high, cells, width, column, value, strict)
+            if new != old:
+                if new >= scratch[AT_HIGH + other]:
+                    return NO_MATCH
                 scratch[AT_LOW + other] = new
                 changed = True
-                if new >= other_high:
-                    return False
-            value = cells[row_at(arena, other_data + other_high - 1) * width + other_column]
-            last = cells[row_at(arena, data + high - 1) * width + column]
-            if last > value or (strict and last == value):
-                new = first_from(arena, data, low, high, cells, width, column, value, not strict)
+            address += BEFORE_SIZE
+        while address > start:  # upper ends, against them
+            address -= BEFORE_SIZE
+            one = plan[address + BEFORE_SLOT]
+            other = plan[address + BEFORE_LATER]
+            high = scratch[AT_HIGH + other]
+            old = scratch[AT_HIGH + one]
+            new = old
+            if plan[address + BEFORE_COLUMN] < 0:
+                new = min(old, high - 1)
+            else:
+                data = arena[block + plan[address + BEFORE_LATER_QUEUE] + Q_DATA]
+                column = plan[address + BEFORE_LATER_COLUMN]
+                value = cells[row_at(arena, data + high - 1) * width + column]
+                column = plan[address + BEFORE_COLUMN]
+                strict = plan[address + BEFORE_STRICT] != 0
+                data = arena[block + plan[address + BEFORE_QUEUE] + Q_DATA]
+                last = cells[row_at(arena, data + old - 1) * width + column]
+                if last > value or (strict and last == value):
+                    low = scratch[AT_LOW + one]
+                    new = first_from(arena, data, low, old, cells, width, column, value, not strict)
+            if new != old:
+                if new <= scratch[AT_LOW + one]:
+                    return NO_MATCH
                 scratch[AT_HIGH + one] = new
                 changed = True
-                if new <= low:
-                    return False
         if not changed:
-            break
-    for slot in range(slot_count):
-        if scratch[AT_LOW + slot] >= scratch[AT_HIGH + slot]:
-            return False
-    return True
+            return SETTLED
+    return OPEN

@@ -36,12 +36,14 @@ from concordant.correlate.compiled.layout import (
     HEADER_DATA,
     INDEX_HEADER,
     INDEX_SIZE,
+    NO_MATCH,
     NULL,
     OP_EQ,
     OP_GE,
     OP_GT,
     OP_LE,
     OP_LT,
+    PART_ORDERED,
     PART_SLOT_COUNT,
     PART_SLOTS,
     PART_TOPIC_COUNT,
@@ -52,9 +54,11 @@ from concordant.correlate.compiled.layout import (
     Q_DATA,
     Q_HEAD,
     Q_TAIL,
+    SETTLED,
     SLOT_BINARY,
     SLOT_BINARY_COUNT,
     SLOT_SIZE,
+    SLOT_TESTED,
     SLOT_TOPIC,
     SLOT_UNARY,
     SLOT_UNARY_COUNT,
@@ -75,6 +79,7 @@ from concordant.correlate.compiled.layout import (
 )
 from concordant.correlate.compiled.ranges import (
     first_from,
+    queue_of,
     row_at,
     shrink_to_order,
     shrink_to_time,
@@ -143,8 +148,20 @@ def search(plan, subscription, part, block, arena, cells, width, rank, scratch, 
     oldest = newest - plan[subscription + SUB_WITHIN]
     if anchored and plan[subscription + SUB_WITHIN] >= 0:
         shrink_to_time(plan, part, block, arena, cells, width, scratch, oldest)
-    if not shrink_to_order(plan, part, block, arena, cells, width, scratch):
+    for slot in range(slot_count):
+        if scratch[AT_LOW + slot] >= scratch[AT_HIGH + slot]:
+            return False
+    ends = shrink_to_order(plan, part, block, arena, cells, width, scratch)
+    if ends == NO_MATCH:
         return False
+    if (
+        ends == SETTLED
+        and plan[part + PART_ORDERED]
+        and plan[subscription + SUB_CONTIGUOUS] < 0
+        and (anchored or plan[subscription + SUB_WITHIN] < 0)
+        and _take_ends(plan, subscription, part, block, arena, scratch)
+    ):
+        return True
     free = 0
     for i in range(slot_count):
         slot = plan[plan[part + PART_VISIT] + i]
@@ -176,6 +193,23 @@ def search(plan, subscription, part, block, arena, cells, width, rank, scratch, 
         else:
             depth += 1
             _enter(plan, subscription, part, block, arena, cells, width, scratch, depth)
+
+
+@compiled
+def _take_ends(plan, subscription, part, block, arena, scratch):
+    """Bind every slot to the near end of its range; False if one of these events was removed."""
+    recent = plan[subscription + SUB_RECENT]
+    for slot in range(plan[part + PART_SLOT_COUNT]):
+        data = arena[queue_of(plan, part, block, slot) + Q_DATA]
+        place = scratch[AT_HIGH + slot] - 1 if recent else scratch[AT_LOW + slot]
+        row = arena[data + place]
+        if row < 0:
+            return False
+        scratch[AT_VISIT + slot] = row
+        scratch[AT_INDEX + slot] = place
+    for slot in range(plan[part + PART_SLOT_COUNT]):
+        scratch[AT_ROW + slot] = scratch[AT_VISIT + slot]
+    return True
 
 
 @compiled
@@ -221,7 +255,7 @@ def _narrow(plan, subscription, part, block, arena, cells, width, rank, scratch,
     for i in range(free):
         slot = scratch[AT_VISIT + i]
         record = plan[part + PART_SLOTS] + slot * SLOT_SIZE
-        if plan[record + SLOT_BINARY_COUNT] == 0 and plan[record + SLOT_UNARY_COUNT] == 0:
+        if not plan[record + SLOT_TESTED]:
             continue
         topic = plan[part + PART_TOPICS] + plan[record + SLOT_TOPIC] * TOPIC_SIZE
         data = arena[block + plan[topic + TOPIC_QUEUE] + Q_DATA]

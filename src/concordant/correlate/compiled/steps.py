@@ -205,7 +205,8 @@ def _account(plan, root, arena, scratch):
 @compiled
 def _uncount(arena, root, cells, width, row):
     """One queued event less, unless it was found too old and uncounted before."""
-    if cells[row * width + COL_TIME] >= arena[root + ROOT_EXPIRED_BEFORE]:
+    limit = arena[root + ROOT_EXPIRED_BEFORE]
+    if limit == LONG_AGO or cells[row * width + COL_TIME] >= limit:
         arena[root + ROOT_QUEUED] -= 1
 
 
@@ -220,11 +221,14 @@ def _cut(plan, root, topic, block, arena, cells, width, start, stop):
                 _kill(plan, root, topic, block, arena, cells, width, place)
         _tidy(plan, topic, block, arena)
         return
-    for place in range(start, stop):
-        if arena[data + place] < 0:
-            arena[header + Q_DEAD] -= 1
-        else:
-            _uncount(arena, root, cells, width, arena[data + place])
+    if arena[header + Q_DEAD] == 0 and arena[root + ROOT_EXPIRED_BEFORE] == LONG_AGO:
+        arena[root + ROOT_QUEUED] -= stop - start
+    else:
+        for place in range(start, stop):
+            if arena[data + place] < 0:
+                arena[header + Q_DEAD] -= 1
+            else:
+                _uncount(arena, root, cells, width, arena[data + place])
     if start == arena[header + Q_HEAD]:
         arena[header + Q_HEAD] = stop
     else:
