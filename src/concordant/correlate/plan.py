@@ -120,10 +120,13 @@ def compile_plan(
     """The plan of checked subscriptions (see `language.check`)."""
     if not subscriptions:
         raise UsageError("there is no subscription", hint="give at least one")
-    names = [subscription.name for subscription in subscriptions]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"two subscriptions are called {name!r}", hint="rename one of them")
+    names: set[str] = set()
+    for subscription in subscriptions:
+        if subscription.name in names:
+            raise UsageError(
+                f"two subscriptions are called {subscription.name!r}", hint="rename one of them"
+            )
+        names.add(subscription.name)
     depth = depths(subscriptions)
     plans = [
         SubscriptionPlan(

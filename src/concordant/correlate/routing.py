@@ -1,13 +1,15 @@
 """Which conjunctions an event goes to: routers as data for the compiled loops.
 
 With a few readers of a topic every event is offered to all of them. With many, those that ask for
-one value of an attribute are found by hash, those that ask for a range by walking the thresholds
-that the value passes, so that an event costs what it is admitted to and not what is subscribed.
+one value of an attribute are found by hash, those that ask for values above (or below) a bound by
+walking the bounds that the value passes, those with both bounds by the segment that the value lies
+in, so that an event costs what it is admitted to and not what is subscribed.
 A router may offer too much, never too little: admission itself is tested afterwards.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from concordant.correlate.compiled import layout as at
@@ -40,13 +42,17 @@ def write_routers(
         router = [0] * at.ROUTER_SIZE
         always = readers
         if len(readers) > OFFERED_COUNT_MAX:
-            equals, ranges, always = _sorted_by_access(words, readers)
+            equals, ranges, segments, always = _sorted_by_access(words, readers)
             tables = [word for column, found in equals for word in (column, *_table(put, found))]
             router[at.ROUTER_EQUALS] = put(tables)
             router[at.ROUTER_EQUALS_COUNT] = len(equals)
             walks = [word for key, found in ranges for word in _thresholds(put, key, found)]
             router[at.ROUTER_RANGES] = put(walks)
             router[at.ROUTER_RANGES_COUNT] = len(ranges)
+            cuts = [w for column, found in segments for w in (column, *_segments(put, found))]
+            router[at.ROUTER_SEGMENTS] = put(cuts)
+            router[at.ROUTER_SEGMENTS_COUNT] = len(segments)
+            router[at.ROUTER_ASKED] = len(equals) + len(ranges) + len(segments)
         router[at.ROUTER_ALWAYS] = put(always)
         router[at.ROUTER_ALWAYS_COUNT] = len(always)
         addresses.append(put(router))
@@ -72,9 +78,16 @@ Ranges = list[tuple[tuple[int, bool], list[tuple[int, int]]]]
 """Per column and direction: (threshold, reader)."""
 
 
-def _sorted_by_access(words: list[int], readers: Sequence[int]) -> tuple[Equals, Ranges, list[int]]:
+Intervals = list[tuple[int, list[tuple[int, int, int]]]]
+"""Per column: (lowest value, highest value, reader)."""
+
+
+def _sorted_by_access(
+    words: list[int], readers: Sequence[int]
+) -> tuple[Equals, Ranges, Intervals, list[int]]:
     equals: dict[int, dict[int, list[int]]] = {}
     ranges: dict[tuple[int, bool], list[tuple[int, int]]] = {}
+    intervals: dict[int, list[tuple[int, int, int]]] = {}
     always: list[int] = []
     for reader in readers:
         slots = _unary_of_slots(words, reader)
@@ -83,15 +96,70 @@ def _sorted_by_access(words: list[int], readers: Sequence[int]) -> tuple[Equals,
             column, _, value = equal
             equals.setdefault(column, {}).setdefault(value, []).append(reader)
             continue
-        found = next(
-            (u for u in slots[0] if len(slots) == 1 and u[1] in (*_UPWARD, *_DOWNWARD)), None
-        )
-        if found is None:
-            always.append(reader)
-        else:
-            column, op, value = found
+        bounds = [u for u in slots[0] if len(slots) == 1 and u[1] in (*_UPWARD, *_DOWNWARD)]
+        both = next((b for b in _closed(bounds)), None)
+        if both is not None:
+            column, low, high = both
+            intervals.setdefault(column, []).append((low, high, reader))
+        elif bounds:
+            column, op, value = bounds[0]
             ranges.setdefault((column, op in _UPWARD), []).append((value, reader))
-    return list(equals.items()), list(ranges.items()), always
+        else:
+            always.append(reader)
+    for column, found in [*intervals.items()]:
+        if _covered(found) > _COVERED_SHARE_MAX * len(found):  # wide ones: one bound must do
+            del intervals[column]
+            ranges.setdefault((column, True), []).extend((low, reader) for low, _, reader in found)
+    return list(equals.items()), list(ranges.items()), list(intervals.items()), always
+
+
+_COVERED_SHARE_MAX = 64
+"""Segments that an interval may cover on average before their lists would grow too long."""
+
+
+def _closed(bounds: Sequence[Unary]) -> list[tuple[int, int, int]]:
+    """Columns with a bound on both sides: (column, lowest, highest), both inclusive.
+
+    Codes are integers that sort like what they encode, so `> c` is `>= c + 1` of the codes.
+    """
+    found = []
+    for column in dict.fromkeys(column for column, _, _ in bounds):
+        mine = [(op, value) for one, op, value in bounds if one == column]
+        lows = [value + (op == at.OP_GT) for op, value in mine if op in _UPWARD]
+        highs = [value - (op == at.OP_LT) for op, value in mine if op in _DOWNWARD]
+        if lows and highs:
+            found.append((column, max(lows), min(highs)))
+    return found
+
+
+def _boundaries(found: Sequence[tuple[int, int, int]]) -> list[int]:
+    """Where some interval begins or has just ended, ascending."""
+    return sorted({low for low, _, _ in found} | {high + 1 for _, high, _ in found})
+
+
+def _covered(found: Sequence[tuple[int, int, int]]) -> int:
+    """How many segments the intervals cover, counted with repetition."""
+    cuts = _boundaries(found)
+    return sum(
+        max(0, bisect_left(cuts, high + 1) - bisect_left(cuts, low)) for low, high, _ in found
+    )
+
+
+def _segments(put: Put, found: Sequence[tuple[int, int, int]]) -> tuple[int, int, int]:
+    """Boundaries, their number, and where the readers of each segment are.
+
+    Segment i lies before boundary i; the first one and the one after the last hold nobody.
+    """
+    cuts = _boundaries(found)
+    lists: list[list[int]] = [[] for _ in range(len(cuts) + 1)]
+    for low, high, reader in found:
+        for i in range(bisect_left(cuts, low) + 1, bisect_left(cuts, high + 1) + 1):
+            lists[i].append(reader)
+    first = put([reader for one in lists for reader in one])
+    starts = [first]
+    for one in lists:
+        starts.append(starts[-1] + len(one))
+    return put(cuts), len(cuts), put(starts)
 
 
 _UPWARD = (at.OP_GT, at.OP_GE)

@@ -99,7 +99,12 @@ ROUTER_EQUALS_COUNT = 3
 ROUTER_RANGES = 4
 """Address of (column, upward, thresholds address, count) records."""
 ROUTER_RANGES_COUNT = 5
-ROUTER_SIZE = 6
+ROUTER_SEGMENTS = 6
+"""Address of (column, boundaries, count, readers' starts) records."""
+ROUTER_SEGMENTS_COUNT = 7
+ROUTER_ASKED = 8
+"""How many of the above there are: 0 where every event goes to all readers."""
+ROUTER_SIZE = 9
 
 # --- a subscription -----------------------------------------------------------------------------
 SUB_INDEX = 0

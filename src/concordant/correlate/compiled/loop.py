@@ -57,10 +57,13 @@ from concordant.correlate.compiled.layout import (
     ROOT_QUEUED,
     ROUTER_ALWAYS,
     ROUTER_ALWAYS_COUNT,
+    ROUTER_ASKED,
     ROUTER_EQUALS,
     ROUTER_EQUALS_COUNT,
     ROUTER_RANGES,
     ROUTER_RANGES_COUNT,
+    ROUTER_SEGMENTS,
+    ROUTER_SEGMENTS_COUNT,
     SUB_CONJUNCTION_COUNT,
     SUB_CONJUNCTIONS,
     SUB_KEY_COUNT,
@@ -152,7 +155,7 @@ def _run(plan, arena, cells, width, rank, scratch, out, control, candidates, sto
         code = cells[row * width + COL_TOPIC]
         router = plan[plan[PLAN_TOPICS] + code] if code >= 0 else 0
         if router != 0:
-            if plan[router + ROUTER_EQUALS_COUNT] + plan[router + ROUTER_RANGES_COUNT] == 0:
+            if plan[router + ROUTER_ASKED] == 0:
                 source = plan
                 base = plan[router + ROUTER_ALWAYS]
                 count = plan[router + ROUTER_ALWAYS_COUNT]
@@ -220,6 +223,25 @@ def _route(plan, router, cells, width, candidates, row):
             if (value < threshold) if upward else (value > threshold):
                 break
             candidates[count] = plan[pairs + 2 * i + 1]
+            count += 1
+    address = plan[router + ROUTER_SEGMENTS]
+    for _ in range(plan[router + ROUTER_SEGMENTS_COUNT]):
+        value = cells[row * width + plan[address]]
+        boundaries = plan[address + 1]
+        low = 0
+        high = plan[address + 2]
+        starts = plan[address + 3]
+        address += 4
+        if value == NULL:
+            continue
+        while low < high:  # the first boundary beyond the value
+            middle = (low + high) >> 1
+            if plan[boundaries + middle] <= value:
+                low = middle + 1
+            else:
+                high = middle
+        for place in range(plan[starts + low], plan[starts + low + 1]):
+            candidates[count] = plan[place]
             count += 1
     _sort(candidates, count)
     return count
