@@ -25,6 +25,7 @@ from concordant.cli.inputs import (
     TopicColumn,
     TopicName,
 )
+from concordant.correlate.costs import to_blame
 from concordant.errors import UsageError
 from concordant.files import describe, in_order, read_events
 from concordant.files.relations import relation_line, relations_output
@@ -121,6 +122,13 @@ def correlate(
             "'within', or raise 'cap' or 'cap all'",
             json=json,
         )
+    for name, counters in relations.counters.items():
+        if counters.over_budget:
+            terminal.warn(
+                f"{counters.over_budget:,} searches of {name!r} were long: "
+                f"{to_blame(plan.by_name[name])}; add 'within', 'partition by' or a comparison",
+                json=json,
+            )
     if not json and terminal.err.is_terminal:
         where = f" → {out}" if out else ""
         rate = len(batch) / max(seconds, 1e-9)

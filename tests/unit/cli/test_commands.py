@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 from concordant.cli import doctor as doctor_module
 from concordant.cli.app import app
+from concordant.correlate.kernel import Kernel
 from tests.unit.cli.conftest import COMMAND, ENVIRONMENT, Run
 
 CASH = '{{"topic": "A", "source": "s", "seq": {0}, "time": {0}, "x": {0}}}\n'
@@ -268,3 +270,17 @@ def test_the_doctor_fails_when_the_core_misses_something(
     done = run("doctor", "--json")
     assert done.code == 1
     assert not json.loads(done.out)["ok"]
+
+
+def test_long_searches_are_warned_about_with_the_predicate_to_blame(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [{"topic": "A", "time": i, "x": 1} for i in range(2_500)]
+    lines.append({"topic": "B", "time": 9_000, "x": 1})
+    events = tmp_path / "events.jsonl"
+    events.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    impatient = partial(Kernel, search_budget=1_000)
+    monkeypatch.setattr("concordant.correlate.kernel.Kernel", impatient)
+    found = run("correlate", "A.x != B.x", str(events))
+    assert found.code == 0
+    assert "'A[1].x != B[1].x' has to be tried on every event queued for B[1]" in found.err
