@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from concordant.correlate import kernel, program, stage
+from concordant.correlate import kernel, stage, writer
 from concordant.correlate.compiled import layout as at
 from concordant.correlate.compiled import loop
 from concordant.correlate.kernel import Kernel
-from concordant.correlate.program import Dictionary
 from concordant.correlate.stage import Stage
+from concordant.correlate.writer import Dictionary
 from concordant.model.kind import Kind
 from tests.campaign.kernel import difference
 from tests.detection.bugs import LARGE, LEFT_OVER, Bug, Plant, Tried, around
@@ -132,7 +132,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 @bug("at most is less than, in every predicate")
 def _(patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(program.OPS, "<=", at.OP_LT)
+    patch.setitem(writer.OPS, "<=", at.OP_LT)
 
 
 @bug("an integer is compared with a float's bits")

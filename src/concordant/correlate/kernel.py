@@ -17,10 +17,10 @@ import numpy as np
 from concordant.correlate.columns import Array, Batch
 from concordant.correlate.found import Found, Records
 from concordant.correlate.plan import Plan, compile_plan
-from concordant.correlate.program import Dictionary
 from concordant.correlate.saved import SavedKernel
 from concordant.correlate.stage import SCANNED_COUNT_MAX, SEARCH_BUDGET, Stage
 from concordant.correlate.state import Counters, seal, unseal
+from concordant.correlate.writer import Dictionary
 from concordant.errors import UsageError
 from concordant.model.emission import derived_event
 from concordant.model.event import Event

@@ -1,78 +1,31 @@
 """From a plan to numbers: subscriptions as data for the compiled loops.
 
 Writes the records that `compiled.layout` describes into one int64 array, and says which encoded
-columns they read. Strings in predicates become codes of a `Dictionary` that lives as long as the
-kernel. Nothing here is compiled, and nothing here sees an event.
+columns they read. Nothing here is compiled, and nothing here sees an event.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from concordant.correlate.compiled import layout as at
-from concordant.correlate.plan import Binary, ConjunctionPlan, Part, SubscriptionPlan
+from concordant.correlate.plan import ConjunctionPlan, Part, SubscriptionPlan
 from concordant.correlate.routing import write_routers
-from concordant.errors import InvariantViolation
-from concordant.model.expression import (
-    Arithmetic,
-    Attribute,
-    Constant,
-    Expression,
-    Slot,
-    slots_of,
-)
+from concordant.correlate.writer import Dictionary, Wanted, Writer
 from concordant.model.kind import Kind
-from concordant.model.predicate import FLIPPED, Comparison
 from concordant.model.subscription import QUEUED_COUNT_MAX, Consume, Match
 from concordant.model.topic import Schemas
 
-OPS = {
-    "<": at.OP_LT,
-    ">": at.OP_GT,
-    "<=": at.OP_LE,
-    ">=": at.OP_GE,
-    "=": at.OP_EQ,
-    "!=": at.OP_NE,
-}
 CONSUMES = {
     Consume.PREFIX: at.CONSUME_PREFIX,
     Consume.MATCHED: at.CONSUME_MATCHED,
     Consume.SUFFIX: at.CONSUME_SUFFIX,
     Consume.SLIDE: at.CONSUME_SLIDE,
 }
-_INT_CODES = {"+": at.CODE_ADD_INT, "-": at.CODE_SUB_INT, "*": at.CODE_MUL_INT}
-_FLOAT_CODES = {
-    "+": at.CODE_ADD_FLOAT,
-    "-": at.CODE_SUB_FLOAT,
-    "*": at.CODE_MUL_FLOAT,
-    "/": at.CODE_DIV_FLOAT,
-}
-
-Wanted = tuple[str, Kind]
-"""An input column: an attribute's name and kind, as in a batch; reserved names too."""
-
-
-class Dictionary:
-    """Strings as codes, the same in every batch and every column."""
-
-    def __init__(self, texts: Iterable[str] = ()) -> None:
-        self.codes: dict[str, int] = {text: code for code, text in enumerate(texts)}
-
-    def code(self, text: str) -> int:
-        return self.codes.setdefault(text, len(self.codes))
-
-    def ranks(self) -> npt.NDArray[np.int64]:
-        """Each code's place in the order of the strings, by code points."""
-        texts = list(self.codes)
-        rank = np.empty(max(1, len(texts)), np.int64)
-        for place, code in enumerate(sorted(range(len(texts)), key=texts.__getitem__)):
-            rank[code] = place
-        return rank
 
 
 @dataclass
@@ -97,163 +50,6 @@ class Program:
     """Roots of subscriptions with an explicit cap on all queued events."""
 
 
-@dataclass
-class _Writer:
-    schemas: Schemas
-    dictionary: Dictionary
-    time_ordered: bool
-    words: list[int] = field(default_factory=lambda: [0] * at.PLAN_HEADER)
-    inputs: dict[Wanted, int] = field(default_factory=dict)
-    derived: dict[tuple[object, ...], int] = field(default_factory=dict)
-    derived_programs: list[tuple[int, int]] = field(default_factory=list)
-    column_count: int = at.COL_FREE
-    ranked: bool = False
-
-    # --- small pieces -------------------------------------------------------------------------
-
-    def put(self, words: Sequence[int]) -> int:
-        """Append words and return their address."""
-        address = len(self.words)
-        self.words.extend(words)
-        return address
-
-    def column(self) -> int:
-        self.column_count += 1
-        return self.column_count - 1
-
-    def input(self, slot_topic: str, name: str) -> int:
-        if name == "position":
-            return at.COL_POSITION
-        if name == "time":
-            return at.COL_TIME
-        kind = self.schemas[slot_topic].kind(name)
-        if kind is None:
-            raise InvariantViolation(f"{slot_topic} has no attribute {name!r}: it was not checked")
-        if (name, kind) not in self.inputs:
-            self.inputs[name, kind] = self.column()
-        return self.inputs[name, kind]
-
-    def kind(self, expression: Expression) -> Kind:
-        """INT (also for times and positions), FLOAT, STRING or BOOL."""
-        if isinstance(expression, Arithmetic):
-            kinds = {self.kind(expression.left), self.kind(expression.right)}
-            return Kind.INT if expression.op != "/" and kinds == {Kind.INT} else Kind.FLOAT
-        if isinstance(expression, Constant):
-            kind = expression.kind
-        else:
-            found = self.schemas[expression.slot.topic].kind(expression.name)
-            kind = found if found is not None else Kind.NULL
-        return Kind.INT if kind in (Kind.TIME, Kind.POSITION, Kind.NULL) else kind
-
-    def constant(self, constant: Constant) -> int:
-        if constant.kind is Kind.STRING:
-            return self.dictionary.code(str(constant.value))
-        if constant.kind is Kind.FLOAT:
-            return encoded_float(float(constant.value))
-        return int(constant.value)
-
-    def how(self, comparison: Comparison) -> int:
-        left, right = self.kind(comparison.left), self.kind(comparison.right)
-        if left is Kind.STRING and right is Kind.STRING and comparison.op not in ("=", "!="):
-            self.ranked = True
-            return at.HOW_STRING
-        if left is Kind.INT and right is Kind.FLOAT:
-            return at.HOW_INT_FLOAT
-        if left is Kind.FLOAT and right is Kind.INT:
-            return at.HOW_FLOAT_INT
-        return at.HOW_SAME
-
-    # --- expressions --------------------------------------------------------------------------
-
-    def code(self, expression: Expression, first: Slot) -> list[tuple[int, int]]:
-        """Postfix code; attributes of the slot `first` are loaded from row a, others from b."""
-        if isinstance(expression, Constant):
-            return [(at.CODE_CONST, self.constant(expression))]
-        if isinstance(expression, Attribute):
-            load = at.CODE_LOAD_A if expression.slot == first else at.CODE_LOAD_B
-            return [(load, self.input(expression.slot.topic, expression.name))]
-        left, right = self.code(expression.left, first), self.code(expression.right, first)
-        if self.kind(expression) is Kind.INT:
-            return [*left, *right, (_INT_CODES[expression.op], 0)]
-        if self.kind(expression.left) is Kind.INT:
-            left.append((at.CODE_TO_FLOAT, 0))
-        if self.kind(expression.right) is Kind.INT:
-            right.append((at.CODE_TO_FLOAT, 0))
-        return [*left, *right, (_FLOAT_CODES[expression.op], 0)]
-
-    def comparison_code(self, comparison: Comparison, first: Slot) -> list[tuple[int, int]]:
-        compare = OPS[comparison.op] * 16 + self.how(comparison)
-        left, right = self.code(comparison.left, first), self.code(comparison.right, first)
-        return [*left, *right, (at.CODE_COMPARE, compare)]
-
-    def program(self, code: Sequence[tuple[int, int]]) -> int:
-        return self.put([len(code), *(word for pair in code for word in pair)])
-
-    def computed(self, code: list[tuple[int, int]]) -> int:
-        """The column that holds the value of code over one row; equal code shares it."""
-        key = tuple(code)
-        if key not in self.derived:
-            self.derived[key] = self.column()
-            self.derived_programs.append((self.derived[key], self.program(code)))
-        return self.derived[key]
-
-    def side(self, expression: Expression, slot: Slot) -> int:
-        """The column of one side of a binary predicate."""
-        if isinstance(expression, Attribute):
-            return self.input(slot.topic, expression.name)
-        return self.computed(self.code(expression, slot))
-
-    # --- predicates ---------------------------------------------------------------------------
-
-    def unary(self, predicate: Comparison) -> list[int]:
-        left, right = predicate.left, predicate.right
-        if isinstance(left, Attribute) and isinstance(right, Constant):
-            column = self.input(left.slot.topic, left.name)
-            value = self.constant(right)
-            return [column, OPS[predicate.op], value, self.how(predicate)]
-        column = self.computed(self.comparison_code(predicate, predicate.slots[0]))
-        return [column, at.OP_EQ, 1, at.HOW_SAME]
-
-    def monotone(self, column: int) -> bool:
-        return column == at.COL_POSITION or (column == at.COL_TIME and self.time_ordered)
-
-    def binary(self, part: Part, mine: int, pair: Binary) -> list[int]:
-        """The record of a binary predicate as seen from slot `mine`."""
-        record = [0] * at.BINARY_SIZE
-        other = pair.right if pair.left == mine else pair.left
-        record[at.BINARY_OTHER] = other
-        record[at.BINARY_PROGRAM] = -1
-        record[at.BINARY_INDEX] = -1
-        here, there = part.slots[mine], part.slots[other]
-        predicate = pair.predicate
-        left, right = slots_of(predicate.left), slots_of(predicate.right)
-        if {left, right} != {(here,), (there,)}:
-            first = part.slots[pair.left]
-            record[at.BINARY_PROGRAM] = self.program(self.comparison_code(predicate, first))
-            record[at.BINARY_SWAPPED] = int(here != first)
-            return record
-        if left == (there,):
-            predicate = Comparison(FLIPPED[predicate.op], predicate.right, predicate.left)
-        record[at.BINARY_MINE] = self.side(predicate.left, here)
-        record[at.BINARY_THEIRS] = self.side(predicate.right, there)
-        record[at.BINARY_OP] = OPS[predicate.op]
-        record[at.BINARY_HOW] = self.how(predicate)
-        record[at.BINARY_MONOTONE] = int(
-            predicate.op != "!="
-            and self.monotone(record[at.BINARY_MINE])
-            and self.monotone(record[at.BINARY_THEIRS])
-        )
-        return record
-
-
-def encoded_float(value: float) -> int:
-    """A float as an integer that sorts like it (see `compiled.values`); NaN is null."""
-    if value != value:
-        return at.NULL
-    bits: int = struct.unpack("<q", struct.pack("<d", value + 0.0))[0]
-    return bits if bits >= 0 else bits ^ (2**63 - 1)
-
-
 def compile_program(
     subscriptions: Sequence[SubscriptionPlan],
     schemas: Schemas,
@@ -264,7 +60,7 @@ def compile_program(
     scanned: int,
 ) -> Program:
     """The program of subscriptions that read the same stream."""
-    writer = _Writer(schemas, dictionary, time_ordered)
+    writer = Writer(schemas, dictionary, time_ordered)
     topics = tuple(sorted({t for one in subscriptions for t in one.subscription.topics}))
     codes = {topic: code for code, topic in enumerate(topics)}
     root = at.ARENA_ROOT
@@ -319,7 +115,7 @@ def compile_program(
     )
 
 
-def _key_columns(writer: _Writer, topics: Sequence[str], names: Sequence[str]) -> tuple[int, ...]:
+def _key_columns(writer: Writer, topics: Sequence[str], names: Sequence[str]) -> tuple[int, ...]:
     """Partition columns; a topic with only nulls does not decide the kind."""
     columns = []
     for name in names:
@@ -330,7 +126,7 @@ def _key_columns(writer: _Writer, topics: Sequence[str], names: Sequence[str]) -
 
 
 def _subscription(
-    writer: _Writer,
+    writer: Writer,
     plan: SubscriptionPlan,
     index: int,
     root: int,
@@ -365,7 +161,7 @@ def _subscription(
 
 
 def _conjunction(
-    writer: _Writer,
+    writer: Writer,
     plan: SubscriptionPlan,
     conjunction: ConjunctionPlan,
     order: int,
@@ -431,7 +227,7 @@ _INDEX_KINDS = {
 
 
 def _slots(
-    writer: _Writer, part: Part, record: list[int], queues: dict[str, int], recent: bool
+    writer: Writer, part: Part, record: list[int], queues: dict[str, int], recent: bool
 ) -> dict[str, list[tuple[int, int]]]:
     """Write the slots; returns the indexes (kind, column) that each topic's queue may get."""
     indexes: dict[str, list[tuple[int, int]]] = {topic: [] for topic in part.topics}

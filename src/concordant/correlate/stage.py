@@ -16,9 +16,10 @@ from concordant.correlate.compiled import encode, loop
 from concordant.correlate.compiled import layout as at
 from concordant.correlate.found import Records, Rows, Words
 from concordant.correlate.plan import SubscriptionPlan
-from concordant.correlate.program import Dictionary, compile_program, encoded_float
+from concordant.correlate.program import compile_program
 from concordant.correlate.saved import SavedBatch, SavedStage
 from concordant.correlate.state import Counters
+from concordant.correlate.writer import Dictionary, encoded_float
 from concordant.model.event import Event
 from concordant.model.kind import RESERVED, Kind, Value
 from concordant.model.topic import Schemas, Topic

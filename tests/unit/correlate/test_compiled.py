@@ -23,7 +23,7 @@ from concordant.correlate.compiled import (
     values,
 )
 from concordant.correlate.compiled import layout as at
-from concordant.correlate.program import Dictionary, _Writer, encoded_float
+from concordant.correlate.writer import Dictionary, Writer, encoded_float
 from concordant.model.expression import Arithmetic, Attribute, Constant, Expression, Slot, evaluate
 from concordant.model.kind import INT_MAX, INT_MIN, Kind, Value
 from concordant.model.predicate import Comparison, holds
@@ -196,7 +196,7 @@ def test_programs_calculate_as_expressions_do(seed: int) -> None:
     rng = Random(seed)
     asked = expression(rng, rng.randint(1, 3))
     rows = {A: row_of(rng), B: row_of(rng)}
-    writer = _Writer(SCHEMAS, Dictionary(), True)
+    writer = Writer(SCHEMAS, Dictionary(), True)
     address = writer.program(writer.code(asked, A))
     cells = np.full((2, writer.column_count), at.NULL, np.int64)
     for place, slot in enumerate((A, B)):

@@ -9,7 +9,8 @@ import pytest
 
 from concordant.correlate.compiled import layout as at
 from concordant.correlate.plan import compile_plan
-from concordant.correlate.program import Dictionary, Program, compile_program
+from concordant.correlate.program import Program, compile_program
+from concordant.correlate.writer import Dictionary
 from concordant.model.expression import Arithmetic, Constant
 from concordant.model.kind import Kind
 from concordant.model.predicate import Comparison
