@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from concordant.correlate.columns import Batch
 from concordant.correlate.engine import Engine
@@ -15,7 +15,13 @@ from concordant.model.topic import Schemas
 
 def plan_of(text: str, topics: Schemas) -> Plan:
     """The plan of a subscription text."""
-    return compile_plan(check(parse(text), topics), topics)
+    return plan_of_all([text], topics)
+
+
+def plan_of_all(texts: Iterable[str], topics: Schemas) -> Plan:
+    """The plan of several texts: one text may not be longer than a person would write."""
+    found = [one for text in texts for one in parse(text)]
+    return compile_plan(check(found, topics), topics)
 
 
 def verify(plan: Plan, sample: Batch, *, wanted: int = 1) -> None:

@@ -9,7 +9,7 @@ from time import perf_counter
 import numpy as np
 
 from bench import events
-from bench.kernels import plan_of, rows_of
+from bench.kernels import plan_of_all, rows_of
 from bench.measure import interleaved, timed
 from bench.result import Column, Goal, Plot, Row, Section, Size
 from concordant.correlate.columns import Batch
@@ -54,8 +54,8 @@ KINDS: dict[str, Callable[[int], str]] = {
 }
 
 
-def _text(kind: str, count: int) -> str:
-    return "\n".join(f"s{i}: Quote then Trade and {KINDS[kind](i)}" for i in range(count))
+def _texts(kind: str, count: int) -> list[str]:
+    return [f"s{i}: Quote then Trade and {KINDS[kind](i)}" for i in range(count)]
 
 
 def _events(kind: str, count: int, rows: int) -> Batch:
@@ -87,7 +87,7 @@ class Crowd:
     def __post_init__(self) -> None:
         self.batch = _events(self.kind, self.count, self.size.rows)
         start = perf_counter()
-        self.plan = plan_of(_text(self.kind, self.count), self.batch.topics)
+        self.plan = plan_of_all(_texts(self.kind, self.count), self.batch.topics)
         Kernel(self.plan)
         self.setup_seconds = perf_counter() - start
         self._verify()
@@ -99,7 +99,7 @@ class Crowd:
         if self.kind != "equality":
             mine = values["value", Kind.INT].values < VERIFIED * WIDTH
         sample = self.batch.take(np.flatnonzero(mine)[:VERIFIED_ROWS])
-        few = plan_of(_text(self.kind, min(self.count, VERIFIED)), self.batch.topics)
+        few = plan_of_all(_texts(self.kind, min(self.count, VERIFIED)), self.batch.topics)
         expected = [(one.subscription, one.event_ids) for one in Engine(few).step(sample.events())]
         found = [
             (one.subscription, one.event_ids)
