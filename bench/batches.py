@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bench.kernels import chunks, plan_of, rows_of, verify
+from bench.kernels import chunks, plan_of, verify
 from bench.measure import interleaved, timed
 from bench.result import Column, Goal, Plot, Row, Section, Size
 from bench.workloads import RISING, RISING_VERIFIED_ROWS
@@ -27,13 +27,13 @@ def run(size: Size) -> Section:
     """Stock rising by batches of 1 to a million rows, and event by event."""
     day = market_day(size.longest)
     plan = plan_of(RISING, day.topics)
-    verify(plan, rows_of(day, 0, RISING_VERIFIED_ROWS))
+    verify(plan, day.slice(0, RISING_VERIFIED_ROWS))
     candidates: dict[str, Callable[[], float]] = {}
     counts: dict[str, int] = {}
     relations: dict[str, int] = {}
     single = next((name for name in SINGLE if hasattr(Kernel, name)), None)
     if single is not None:
-        events = list(rows_of(day, 0, STEPS_MAX).events())
+        events = list(day.slice(0, STEPS_MAX).events())
         candidates["event objects"] = lambda: _each(plan, events, single)
         counts["event objects"] = len(events)
     for rows in size.powers(0, 1, 2, 3, 4, 5, 6):
@@ -86,10 +86,10 @@ def run(size: Size) -> Section:
 
 def _affordable(plan: Plan, day: Batch, rows: int, seconds: float) -> list[Batch]:
     """The day's first batches, as many as the kernel takes in the given time."""
-    few = list(chunks(rows_of(day, 0, rows * STEPS_MIN), rows))
+    few = list(chunks(day.slice(0, rows * STEPS_MIN), rows))
     taken = _steps(plan, few, "", {})()
     allowed = int(max(STEPS_MIN, min(STEPS_MAX, len(few) * seconds / taken)))
-    return list(chunks(rows_of(day, 0, rows * allowed), rows))
+    return list(chunks(day.slice(0, rows * allowed), rows))
 
 
 def _steps(

@@ -44,12 +44,7 @@ def _line(relation: Relation) -> tuple[object, ...]:
     return (relation.subscription, relation.conjunction, relation.key, relation.event_ids)
 
 
-def rows_of(batch: Batch, start: int, stop: int) -> Batch:
-    """Rows of a batch, as views."""
-    return batch.take(slice(start, stop))  # type: ignore[arg-type] # an index of any kind will do
-
-
 def chunks(batch: Batch, rows: int) -> Iterator[Batch]:
     """A batch cut into pieces, as views."""
     for start in range(0, len(batch), rows):
-        yield rows_of(batch, start, start + rows)
+        yield batch.slice(start, start + rows)

@@ -9,7 +9,7 @@ from time import perf_counter
 import numpy as np
 
 from bench import events
-from bench.kernels import plan_of_all, rows_of
+from bench.kernels import plan_of_all
 from bench.measure import interleaved, timed
 from bench.result import Column, Goal, Plot, Row, Section, Size
 from concordant.correlate.columns import Batch
@@ -112,13 +112,13 @@ class Crowd:
     def round(self) -> float:
         """Seconds per event of a fresh kernel, over the rows that the budget allows."""
         if not self.measured_rows:
-            warm = rows_of(self.batch, 0, WARM_ROWS)
+            warm = self.batch.slice(0, WARM_ROWS)
             kernel = Kernel(self.plan)
             kernel.step(warm)
             probe = timed(lambda: kernel.step(warm)) / len(warm)
             allowed = int(4 * self.size.budget_seconds / probe)
             self.measured_rows = min(len(self.batch), max(WARM_ROWS, allowed))
-        part = rows_of(self.batch, 0, self.measured_rows)
+        part = self.batch.slice(0, self.measured_rows)
         kernel = Kernel(self.plan)
         seconds = timed(lambda: kernel.step(part))
         counters = kernel.counters.values()
