@@ -25,7 +25,7 @@ from concordant.correlate.state import Counters
 from concordant.errors import UsageError
 from concordant.files import in_order, read_events
 from concordant.files.relations import relations_table
-from concordant.language import check, derived_topics, parse
+from concordant.language import checked, parse
 from concordant.language.clauses import consume_word, match_words
 from concordant.model.relation import Relation
 from concordant.model.subscription import Policy, Subscription
@@ -205,8 +205,8 @@ def plan_for(
     """
     asked = tuple(subscriptions)
     try:
-        topics = {**batch.topics, **derived_topics(asked, batch.topics)}
-        return compile_plan(check(asked, batch.topics), topics)
+        good, derived = checked(asked, batch.topics)
+        return compile_plan(good, {**batch.topics, **derived})
     except UsageError as error:
         path = subscription_file(question)
         raise error.located(str(path)) if path else error from None

@@ -156,8 +156,25 @@ def _subscription(
     cap = subscription.queue_count_max
     record[at.SUB_QUEUE_MAX] = -1 if cap is None else cap
     record[at.SUB_QUEUED_MAX] = subscription.queued_count_max
+    queues = _queues(writer.words, conjunctions)
+    record[at.SUB_QUEUES] = writer.put(queues)
+    record[at.SUB_QUEUE_COUNT] = len(queues) // at.QUEUE_SIZE
     writer.words[address : address + at.SUB_SIZE] = record
     return address, conjunctions
+
+
+def _queues(words: Sequence[int], conjunctions: Sequence[int]) -> list[int]:
+    """Records of all queues of a subscription, those of finished part-relations included."""
+    found: list[int] = []
+    for order, conjunction in enumerate(conjunctions):
+        for p in range(words[conjunction + at.CON_PART_COUNT]):
+            part = words[conjunction + at.CON_PARTS] + p * at.PART_SIZE
+            for t in range(words[part + at.PART_TOPIC_COUNT]):
+                topic = words[part + at.PART_TOPICS] + t * at.TOPIC_SIZE
+                found += [words[topic + at.TOPIC_QUEUE], topic, order]
+            if words[part + at.PART_FINISHED] >= 0:
+                found += [words[part + at.PART_FINISHED], -1, order]
+    return found
 
 
 def _conjunction(

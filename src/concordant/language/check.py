@@ -34,19 +34,20 @@ def check(
     Raises `UsageError` for unknown topics and attributes, values that cannot be compared or
     calculated with, and derived topics that clash or feed themselves.
     """
-    return _checked(tuple(subscriptions), schemas)[0]
+    return checked(tuple(subscriptions), schemas)[0]
 
 
 def derived_topics(
     subscriptions: Iterable[Subscription], schemas: Mapping[str, Topic]
 ) -> dict[str, Topic]:
     """The schemas of the topics that the subscriptions emit, by name."""
-    return _checked(tuple(subscriptions), schemas)[1]
+    return checked(tuple(subscriptions), schemas)[1]
 
 
-def _checked(
+def checked(
     subscriptions: Sequence[Subscription], schemas: Mapping[str, Topic]
 ) -> tuple[tuple[Subscription, ...], dict[str, Topic]]:
+    """What `check` and `derived_topics` give, for who needs both."""
     _check_names(subscriptions, schemas)
     derived: dict[str, Topic] = {}
     emitter: dict[str, str] = {}

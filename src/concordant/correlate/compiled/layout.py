@@ -23,7 +23,6 @@ ARENA_BUMP = 0
 """The next free word."""
 ARENA_FREE = 1
 """Heads of the lists of freed buffers, by size class (power of two)."""
-ARENA_CLASSES = 48
 ARENA_WANTED = 59
 """An index did not fit; the arena should grow."""
 ARENA_LIMIT = 60
@@ -37,7 +36,6 @@ ROOT_BLOCKS = 2
 ROOT_FIRST = 3
 """The newest block; blocks form a chain."""
 ROOT_QUEUED = 4
-ROOT_EVENTS = 5
 ROOT_ADMITTED = 6
 ROOT_RELATIONS = 7
 ROOT_EXPIRED = 8
@@ -121,7 +119,19 @@ SUB_CONSUME = 10
 SUB_WITHIN = 11
 SUB_QUEUE_MAX = 12
 SUB_QUEUED_MAX = 13
-SUB_SIZE = 14
+SUB_QUEUES = 14
+"""Address of records of all its queues, see QUEUE_."""
+SUB_QUEUE_COUNT = 15
+SUB_SIZE = 16
+
+# --- a queue of a subscription, for whoever walks over all of them --------------------------------
+QUEUE_OFFSET = 0
+"""Offset of its header in the block."""
+QUEUE_TOPIC = 1
+"""The topic's record, or -1 for finished part-relations."""
+QUEUE_ORDER = 2
+"""The canonical order of its conjunction."""
+QUEUE_SIZE = 3
 
 # --- a conjunction ------------------------------------------------------------------------------
 CON_SUB = 0
@@ -324,7 +334,6 @@ SOURCE_VALID = 3
 """Address of the null mask, or 0."""
 SOURCE_MAPPING = 4
 """For codes: the address of what each becomes."""
-SOURCE_SIZE = 5
 SOURCE_NULL = 0
 SOURCE_INT = 1
 SOURCE_FLOAT = 2

@@ -16,8 +16,6 @@ from concordant.correlate.compiled.layout import (
     BLOCK_KEYS,
     BLOCK_NEXT,
     COL_TOPIC,
-    CON_PART_COUNT,
-    CON_PARTS,
     CONTROL_ARENA,
     CONTROL_CANDIDATE,
     CONTROL_CANDIDATES,
@@ -36,10 +34,6 @@ from concordant.correlate.compiled.layout import (
     OUT_CONJUNCTION,
     OUT_SLOTS,
     OUT_SUB,
-    PART_FINISHED,
-    PART_SIZE,
-    PART_TOPIC_COUNT,
-    PART_TOPICS,
     PLAN_DERIVED,
     PLAN_DERIVED_COUNT,
     PLAN_NUMBERED,
@@ -51,6 +45,10 @@ from concordant.correlate.compiled.layout import (
     Q_DEAD,
     Q_HEAD,
     Q_TAIL,
+    QUEUE_OFFSET,
+    QUEUE_ORDER,
+    QUEUE_SIZE,
+    QUEUE_TOPIC,
     READER_SUB,
     ROOT_FIRST,
     ROOT_LINE,
@@ -64,12 +62,10 @@ from concordant.correlate.compiled.layout import (
     ROUTER_RANGES_COUNT,
     ROUTER_SEGMENTS,
     ROUTER_SEGMENTS_COUNT,
-    SUB_CONJUNCTION_COUNT,
-    SUB_CONJUNCTIONS,
     SUB_KEY_COUNT,
+    SUB_QUEUE_COUNT,
+    SUB_QUEUES,
     SUB_ROOT,
-    TOPIC_QUEUE,
-    TOPIC_SIZE,
 )
 from concordant.correlate.compiled.steps import bound_all, give, over_all
 from concordant.correlate.compiled.values import run_program
@@ -306,18 +302,16 @@ def mark(control_array, live):
         subscription = plan[plan[PLAN_SUBSCRIPTIONS] + s]
         block = arena[plan[subscription + SUB_ROOT] + ROOT_FIRST]
         while block != 0:
-            for c in range(plan[subscription + SUB_CONJUNCTION_COUNT]):
-                conjunction = plan[plan[subscription + SUB_CONJUNCTIONS] + c]
-                for p in range(plan[conjunction + CON_PART_COUNT]):
-                    part = plan[conjunction + CON_PARTS] + p * PART_SIZE
-                    for t in range(plan[part + PART_TOPIC_COUNT]):
-                        topic = plan[part + PART_TOPICS] + t * TOPIC_SIZE
-                        header = block + plan[topic + TOPIC_QUEUE]
-                        drop(plan, topic, block, arena)
-                        _squeeze(arena, header)
-                        _mark_queue(arena, header, live)
-                    if plan[part + PART_FINISHED] >= 0:
-                        _mark_queue(arena, block + plan[part + PART_FINISHED], live)
+            queue = plan[subscription + SUB_QUEUES]
+            for _ in range(plan[subscription + SUB_QUEUE_COUNT]):
+                header = block + plan[queue + QUEUE_OFFSET]
+                if plan[queue + QUEUE_TOPIC] >= 0:
+                    drop(plan, plan[queue + QUEUE_TOPIC], block, arena)
+                    _squeeze(arena, header)
+                data = arena[header + Q_DATA]
+                for place in range(arena[header + Q_HEAD], arena[header + Q_TAIL]):
+                    live[arena[data + place]] = True
+                queue += QUEUE_SIZE
             block = arena[block + BLOCK_NEXT]
 
 
@@ -331,23 +325,19 @@ def queued(control_array, subscription):
     count = 0
     block = arena[root + ROOT_FIRST]
     while block != 0:
-        for c in range(plan[subscription + SUB_CONJUNCTION_COUNT]):
-            conjunction = plan[plan[subscription + SUB_CONJUNCTIONS] + c]
-            for p in range(plan[conjunction + CON_PART_COUNT]):
-                part = plan[conjunction + CON_PARTS] + p * PART_SIZE
-                for t in range(plan[part + PART_TOPIC_COUNT]):
-                    topic = plan[part + PART_TOPICS] + t * TOPIC_SIZE
-                    queue = plan[topic + TOPIC_QUEUE]
-                    data = arena[block + queue + Q_DATA]
-                    for place in range(
-                        arena[block + queue + Q_HEAD], arena[block + queue + Q_TAIL]
-                    ):
-                        if arena[data + place] >= 0:
-                            found[count, 0] = block
-                            found[count, 1] = topic
-                            found[count, 2] = arena[data + place]
-                            found[count, 3] = c
-                            count += 1
+        for q in range(plan[subscription + SUB_QUEUE_COUNT]):
+            queue = plan[subscription + SUB_QUEUES] + q * QUEUE_SIZE
+            if plan[queue + QUEUE_TOPIC] < 0:
+                continue
+            header = block + plan[queue + QUEUE_OFFSET]
+            data = arena[header + Q_DATA]
+            for place in range(arena[header + Q_HEAD], arena[header + Q_TAIL]):
+                if arena[data + place] >= 0:
+                    found[count, 0] = block
+                    found[count, 1] = plan[queue + QUEUE_TOPIC]
+                    found[count, 2] = arena[data + place]
+                    found[count, 3] = plan[queue + QUEUE_ORDER]
+                    count += 1
         block = arena[block + BLOCK_NEXT]
     return found
 
@@ -368,13 +358,6 @@ def _squeeze(arena, header):
 
 
 @compiled
-def _mark_queue(arena, header, live):
-    data = arena[header + Q_DATA]
-    for place in range(arena[header + Q_HEAD], arena[header + Q_TAIL]):
-        live[arena[data + place]] = True
-
-
-@compiled
 def renumber(control_array, new_row):
     """Replace every row by its new number."""
     plan = pointer_at(control_array[CONTROL_PLAN])
@@ -385,23 +368,14 @@ def renumber(control_array, new_row):
         _renumber_line(arena, root + ROOT_LINE, new_row)
         block = arena[root + ROOT_FIRST]
         while block != 0:
-            for c in range(plan[subscription + SUB_CONJUNCTION_COUNT]):
-                conjunction = plan[plan[subscription + SUB_CONJUNCTIONS] + c]
-                for p in range(plan[conjunction + CON_PART_COUNT]):
-                    part = plan[conjunction + CON_PARTS] + p * PART_SIZE
-                    for t in range(plan[part + PART_TOPIC_COUNT]):
-                        topic = plan[part + PART_TOPICS] + t * TOPIC_SIZE
-                        _renumber_queue(arena, block + plan[topic + TOPIC_QUEUE], new_row)
-                    if plan[part + PART_FINISHED] >= 0:
-                        _renumber_queue(arena, block + plan[part + PART_FINISHED], new_row)
+            queue = plan[subscription + SUB_QUEUES]
+            for _ in range(plan[subscription + SUB_QUEUE_COUNT]):
+                header = block + plan[queue + QUEUE_OFFSET]
+                data = arena[header + Q_DATA]
+                for place in range(arena[header + Q_HEAD], arena[header + Q_TAIL]):
+                    arena[data + place] = new_row[arena[data + place]]
+                queue += QUEUE_SIZE
             block = arena[block + BLOCK_NEXT]
-
-
-@compiled
-def _renumber_queue(arena, header, new_row):
-    data = arena[header + Q_DATA]
-    for place in range(arena[header + Q_HEAD], arena[header + Q_TAIL]):
-        arena[data + place] = new_row[arena[data + place]]
 
 
 @compiled
