@@ -1,0 +1,1 @@
+"""The papers' properties: rows of history to verdicts with the first violation."""
