@@ -24,7 +24,8 @@ from concordant.correlate.columns import Batch
 from concordant.correlate.found import Found
 from concordant.correlate.kernel import Kernel
 from concordant.files import in_order, read_events
-from concordant.local import plan_for, read_subscriptions
+from concordant.files.subscriptions import read_subscriptions
+from concordant.local import plan_for
 from concordant.model.kind import Kind
 
 QUESTION = """\

@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from concordant.errors import UsageError
+from concordant.files.subscriptions import read_subscriptions
 from concordant.language import emit, subscription, topic
-from concordant.local import Relations, correlate, read_subscriptions
+from concordant.local import Relations, correlate
 from concordant.model.subscription import Consume, Match
 
 QUESTION = "paid: Order then Payment partition by n within 10 s"

@@ -29,7 +29,8 @@ from concordant.correlate.costs import to_blame
 from concordant.errors import UsageError
 from concordant.files import describe, in_order, read_events
 from concordant.files.relations import relation_line, relations_output
-from concordant.local import Relations, correlate_batch, plan_for, read_subscriptions
+from concordant.files.subscriptions import read_subscriptions
+from concordant.local import Relations, correlate_batch, plan_for
 
 
 class EngineName(StrEnum):

@@ -24,7 +24,8 @@ from concordant.cli.inputs import (
 from concordant.correlate.columns import Batch
 from concordant.correlate.explain import explain as account_for
 from concordant.files import in_order, read_events
-from concordant.local import plan_for, read_subscriptions
+from concordant.files.subscriptions import read_subscriptions
+from concordant.local import plan_for
 from concordant.model.event import Event
 
 
