@@ -1,0 +1,236 @@
+"""The search for counterexamples: play scenes, look at verdicts, shrink what violates.
+
+Everything follows from the subscribers and a seeded generator. A shrunk counterexample cannot do
+without any of its events, its other subscribers or (if the formulas may change) its predicates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from random import Random
+
+import msgspec
+
+from concordant.check.properties import INFEASIBLE, PROPERTIES, Property
+from concordant.check.verdict import Verdict
+from concordant.errors import UsageError
+from concordant.guarantees.alphabet import alphabet
+from concordant.guarantees.author import SOURCE, Author
+from concordant.guarantees.scene import Played, Scene, Stage, Subscribers, play
+from concordant.model.event import Event
+from concordant.model.kind import RESERVED
+from concordant.model.predicate import Comparison, Predicate, Wildcard, conjunction_of
+from concordant.model.subscription import Conjunction, Subscription
+
+
+class Counterexample(msgspec.Struct, frozen=True):
+    """A scene in which a property does not hold, and the verdict on it."""
+
+    scene: Scene
+    verdict: Verdict
+
+    @property
+    def size(self) -> tuple[int, ...]:
+        """Smaller is easier to read."""
+        scene = self.scene
+        formulas = sum(len(str(c)) for one in scene.subscribers for c in one.conjunctions)
+        sources = len({event.source for event in scene.events})
+        return (len(scene.events), len(scene.subscribers), formulas, sources)
+
+
+def property_of(name: str) -> Property:
+    """A property by its name."""
+    found = PROPERTIES.get(name) or INFEASIBLE.get(name)
+    if found is None:
+        raise UsageError(f"there is no property {name!r}", hint=f"one of: {', '.join(PROPERTIES)}")
+    return found
+
+
+def violated(scene: Scene, name: str) -> Counterexample | None:
+    """The scene as a counterexample, if it is one."""
+    played = play(scene)
+    verdict = None if played is None else property_of(name).check(played.run)
+    if verdict is None or verdict.holds:
+        return None
+    return Counterexample(scene, verdict)
+
+
+def search(
+    subscribers: Subscribers,
+    names: Iterable[str],
+    rng: Random,
+    *,
+    scene_count: int,
+    event_count_max: int = 9,
+    watch: Callable[[Played, Verdict], None] = lambda played, verdict: None,
+) -> dict[str, Counterexample]:
+    """Counterexamples, not yet shrunk, for those properties for which one is found.
+
+    `watch` is told every run and verdict, for counting. A property is given up for the rest of
+    the search once it is found violated.
+    """
+    stage = Stage(subscribers)
+    author = Author(subscribers, rng)
+    left = dict.fromkeys(names)
+    found: dict[str, Counterexample] = {}
+    for _ in range(scene_count):
+        for endless in (False, True):
+            wanted = [n for n in left if property_of(n).is_liveness is endless]
+            if not wanted:
+                continue
+            if endless:
+                events, cycle_count = author.endless(count_max=event_count_max)
+            else:
+                events, cycle_count = author.finite(count_max=event_count_max), 0
+            played = stage.play(events, cycle_count=cycle_count)
+            if played is None:
+                continue
+            for name in wanted:
+                verdict = property_of(name).check(played.run)
+                watch(played, verdict)
+                if not verdict.holds:
+                    del left[name]
+                    scene = Scene(subscribers, tuple(events), cycle_count)
+                    found[name] = Counterexample(scene, verdict)
+        if not left:
+            break
+    return found
+
+
+# --- shrinking ------------------------------------------------------------------------------------
+
+
+def shrink(example: Counterexample, *, formulas: bool = False, keep: str = "p1") -> Counterexample:
+    """The example with whatever can be left out left out; `keep` stays as it asks."""
+    name = example.verdict.name
+    best = example
+    while True:
+        for scene in _smaller(best.scene, formulas, keep):
+            found = violated(scene, name)
+            if found is not None:
+                best = found
+                break
+        else:
+            return best
+
+
+def _smaller(scene: Scene, formulas: bool, keep: str) -> Iterator[Scene]:
+    if len(scene.subscribers) > 1:
+        for i, one in enumerate(scene.subscribers):
+            if one.name != keep:
+                rest = (*scene.subscribers[:i], *scene.subscribers[i + 1 :])
+                yield _scene(scene, subscribers=rest)
+    yield from _fewer_events(scene)
+    if formulas:
+        yield from _weaker(scene)
+    yield from _plainer(scene)
+
+
+def _scene(scene: Scene, **changes: object) -> Scene:
+    return msgspec.structs.replace(scene, **changes)  # type: ignore[arg-type]
+
+
+def _fewer_events(scene: Scene) -> Iterator[Scene]:
+    for i in reversed(range(len(scene.events))):
+        in_cycle = i >= len(scene.events) - scene.cycle_count
+        if in_cycle and scene.cycle_count == 1:
+            continue
+        arrivals = {
+            name: tuple(j - (j > i) for j in order if j != i)
+            for name, order in scene.arrivals.items()
+        }
+        yield _scene(
+            scene,
+            events=renumbered([*scene.events[:i], *scene.events[i + 1 :]]),
+            cycle_count=scene.cycle_count - in_cycle,
+            arrivals=arrivals,
+        )
+
+
+def _plainer(scene: Scene) -> Iterator[Scene]:
+    """One source, times without gaps, small values."""
+    events = scene.events
+    for i, event in enumerate(events):
+        if event.source != SOURCE:
+            plain = msgspec.structs.replace(event, source=SOURCE)
+            yield _scene(scene, events=renumbered([*events[:i], plain, *events[i + 1 :]]))
+    times = [0, *(event.time for event in events)]
+    for i in range(len(events)):
+        gap = times[i + 1] - times[i]
+        if gap > 1:
+            moved = [
+                msgspec.structs.replace(e, time=e.time - (gap - 1) * (j >= i))
+                for j, e in enumerate(events)
+            ]
+            yield _scene(scene, events=tuple(moved))
+    for i, event in enumerate(events):
+        for attribute, value in event.attributes.items():
+            if type(value) is int and value > 0:
+                smaller = {**event.attributes, attribute: value - 1}
+                changed = msgspec.structs.replace(event, attributes=smaller)
+                yield _scene(scene, events=(*events[:i], changed, *events[i + 1 :]))
+
+
+def renumbered(events: Sequence[Event]) -> tuple[Event, ...]:
+    """Events with the numbers that their sources gave them, from 1."""
+    seqs: dict[str, int] = {}
+    found: list[Event] = []
+    for event in events:
+        seqs[event.source] = seqs.get(event.source, 0) + 1
+        seq = seqs[event.source]
+        found.append(msgspec.structs.replace(event, seq=seq, id=""))
+    return tuple(found)
+
+
+def _weaker(scene: Scene) -> Iterator[Scene]:
+    """One predicate or instance less, in every subscriber that has it."""
+    predicates = dict.fromkeys(
+        p for one in scene.subscribers for c in one.conjunctions for p in c.predicates
+    )
+    for gone in predicates:
+        for replacement in _replacements(gone):
+            changed = tuple(_without(one, gone, replacement) for one in scene.subscribers)
+            if all(one is not None for one in changed):
+                scene_without = _scene(scene, subscribers=changed)
+                yield _scene(scene_without, events=_read_only(scene_without))
+
+
+def _replacements(predicate: Predicate) -> Iterator[tuple[Predicate, ...]]:
+    if isinstance(predicate, Comparison):
+        yield tuple(Wildcard(slot) for slot in predicate.slots)
+    else:
+        yield ()
+        if predicate.slot.instance > 1:
+            yield (Wildcard(predicate.slot._replace(instance=predicate.slot.instance - 1)),)
+
+
+def _without(
+    one: Subscription, gone: Predicate, replacement: tuple[Predicate, ...]
+) -> Subscription | None:
+    found: dict[str, Conjunction] = {}
+    for conjunction in one.conjunctions:
+        kept = [p for p in conjunction.predicates if p != gone]
+        if len(kept) < len(conjunction.predicates):
+            kept += replacement
+        if kept:
+            made = Conjunction(conjunction_of(kept))
+            found.setdefault(made.canonical, made)
+    if not found:
+        return None
+    return msgspec.structs.replace(one, conjunctions=tuple(found.values()))
+
+
+def _read_only(scene: Scene) -> tuple[Event, ...]:
+    """The events with those attributes only that some subscriber reads."""
+    known = alphabet(scene.subscribers)
+    return tuple(
+        msgspec.structs.replace(
+            event,
+            attributes={
+                n: v
+                for n, v in event.attributes.items()
+                if n in known.get(event.topic, {}) or n in RESERVED
+            },
+        )
+        for event in scene.events
+    )
