@@ -1,0 +1,1 @@
+"""From a level to the application: events or relations, with positions."""

@@ -1,0 +1,1 @@
+"""Baselines: total order by broadcast, where everybody gets everything."""

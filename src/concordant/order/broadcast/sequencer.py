@@ -1,0 +1,329 @@
+"""The sequencer: one process gives every event a position, and everybody gets everything.
+
+Publishers send to the sequencer and repeat until it has acknowledged. It logs each event with the
+next position and disseminates it; a subscriber takes positions one by one, asks for those that it
+misses, and delivers the topics that it has subscribed. One order for all, through any subscription
+at run time, at the price of one process that handles every event and of subscribers that see all
+of them. It is the baseline that the other orders are measured against.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from concordant.errors import PeerError, UsageError
+from concordant.machine.effects import Disseminate, Effect, Listen, Note, Persist, Send, SetTimer
+from concordant.machine.holdback import Holdback
+from concordant.machine.inputs import Command, Input, Received, Record, Started, TimerFired
+from concordant.machine.instant import Instant
+from concordant.model.event import Event
+from concordant.order.client import (
+    Client,
+    ClientOptions,
+    ClientState,
+    Delivered,
+    Joined,
+    Published,
+    foreign,
+)
+from concordant.order.streams import Ask, Gone, Incoming, Mark, Numbered, Outgoing, Stream
+
+BROADCAST = "broadcast"
+"""The topic on which everything is disseminated."""
+
+_MARK = "mark"
+_ASK = "ask"
+_REPEAT = "repeat"
+_ACKNOWLEDGE = "acknowledge"
+
+
+class Acknowledged(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """The sequencer has logged a publisher's events up to this number."""
+
+    n: int
+
+
+class Ordered(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Durable at the sequencer: the next position belongs to this event."""
+
+    n: int
+    """Its number at its publisher."""
+    event: Event
+
+
+class Settled(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Durable at a publisher: it need not repeat events up to this number."""
+
+    n: int
+
+
+class _SequencerState(msgspec.Struct):
+    log: Outgoing
+    publishers: dict[str, Incoming] = {}
+    unacknowledged: dict[str, bool] = {}
+    mark_at: Instant = 0
+    mark_wait_us: int = 0
+
+
+class Sequencer:
+    """Gives positions."""
+
+    def __init__(self, name: str, *, options: ClientOptions | None = None) -> None:
+        self.name = name
+        self._options = options or ClientOptions()
+        self._stream: Stream = (name, BROADCAST)
+        self._state = _SequencerState(Outgoing(self._options.kept_count_max))
+
+    def handle(self, now: Instant, given: Input) -> list[Effect]:
+        out: list[Effect] = []
+        if isinstance(given, Received):
+            self._receive(now, given, out)
+        elif isinstance(given, TimerFired):
+            for name in given.names:
+                self._wake(now, name, given.cause, out)
+        elif isinstance(given, Command):
+            raise UsageError("a sequencer takes no requests", hint="send them to a client")
+        elif isinstance(given, Started):
+            self._start(now, given, out)
+        return out
+
+    def _receive(self, now: Instant, given: Received, out: list[Effect]) -> None:
+        for message in given.messages:
+            if type(message) is not Numbered and type(message) is not Ask:
+                raise PeerError(f"a sequencer was sent a {type(message).__name__}")
+        incoming = self._publisher(given.source)
+        ready: list[Event] = []
+        for message in given.messages:
+            if type(message) is Numbered:
+                ready += incoming.accept(message.n, message.event)
+                self._acknowledge_later(now, given, out)
+            elif isinstance(message, Ask):
+                self._sign(now, given, incoming, ready, out)
+                ready = []
+                sent = self._state.log.answer(message, count_max=self._options.answer_count_max)
+                if sent:
+                    out.append(Send(given.source, tuple(sent), given.cause))
+        self._sign(now, given, incoming, ready, out)
+
+    def _acknowledge_later(self, now: Instant, given: Received, out: list[Effect]) -> None:
+        # Not at once: one acknowledgement then stands for all that came meanwhile.
+        unacknowledged = self._state.unacknowledged
+        if not unacknowledged:
+            out.append(SetTimer(_ACKNOWLEDGE, now + self._options.acknowledge_us, given.cause))
+        unacknowledged[given.source] = True
+
+    def _publisher(self, name: str) -> Incoming:
+        found = self._state.publishers.get(name)
+        if found is None:
+            found = Incoming(Holdback(self._options.held_count_max))
+            self._state.publishers[name] = found
+        return found
+
+    def _sign(
+        self,
+        now: Instant,
+        given: Received,
+        incoming: Incoming,
+        events: list[Event],
+        out: list[Effect],
+    ) -> None:
+        """Give positions, make them durable, and only then tell anybody."""
+        if not events:
+            return
+        state = self._state
+        numbers = range(incoming.next - len(events), incoming.next)
+        append = state.log.append
+        sent = tuple(Numbered(self._stream, append(event), event) for event in events)
+        records = tuple(Ordered(n, event) for n, event in zip(numbers, events, strict=True))
+        out.append(Persist(records, given.cause))
+        out.append(Disseminate(BROADCAST, sent, given.cause))
+        state.mark_wait_us = self._options.mark_us
+        due = now + state.mark_wait_us
+        if state.mark_at == 0 or state.mark_at > due:
+            state.mark_at = due
+            out.append(SetTimer(_MARK, due, given.cause))
+
+    def _wake(self, now: Instant, name: str, cause: int, out: list[Effect]) -> None:
+        state = self._state
+        if name == _ACKNOWLEDGE:
+            for publisher in state.unacknowledged:
+                n = state.publishers[publisher].next - 1
+                out.append(Send(publisher, (Acknowledged(n),), cause))
+            state.unacknowledged = {}
+        elif name == _MARK:
+            out.append(Disseminate(BROADCAST, (Mark(self._stream, state.log.last),), cause))
+            state.mark_wait_us = min(2 * state.mark_wait_us, self._options.mark_us_max)
+            state.mark_at = now + state.mark_wait_us
+            out.append(SetTimer(_MARK, state.mark_at, cause))
+
+    def _start(self, now: Instant, given: Started, out: list[Effect]) -> None:
+        state = self._state
+        for record in given.records:
+            if isinstance(record, Ordered):
+                state.log.append(record.event)
+                self._publisher(record.event.source).next = record.n + 1
+        if state.log.last:
+            state.mark_wait_us = self._options.mark_us
+            state.mark_at = now
+            out.append(SetTimer(_MARK, now, given.cause))
+
+    @property
+    def held_count(self) -> int:
+        return sum(len(one.held) for one in self._state.publishers.values())
+
+    def snapshot(self) -> bytes:
+        return msgspec.msgpack.encode(self._state)
+
+    def restore(self, data: bytes) -> None:
+        self._state = msgspec.msgpack.decode(data, type=_SequencerState)
+
+
+class SequencedState(ClientState, kw_only=True):
+    """What is on its way to the sequencer, and what came from it."""
+
+    outbox: dict[int, Event] = msgspec.field(default_factory=dict)
+    """Not acknowledged yet, by number."""
+    incoming: Incoming
+    asking: bool = False
+    repeating: bool = False
+
+
+class SequencedClient(Client):
+    """A client of a sequencer."""
+
+    _state: SequencedState
+
+    def __init__(self, name: str, *, sequencer: str = "sequencer", **others: Any) -> None:
+        self._sequencer = sequencer
+        self._stream: Stream = (name, BROADCAST)
+        super().__init__(name, **others)
+
+    def _new_state(self, topics: dict[str, bool]) -> Any:
+        return SequencedState(topics, incoming=Incoming(Holdback(self._options.held_count_max)))
+
+    def _channels(self, topics: tuple[str, ...]) -> tuple[str, ...]:
+        del topics  # everything comes by the broadcast, which `_begin` asks for
+        return ()
+
+    # --- publisher ----------------------------------------------------------------------------
+
+    def _check_room(self, count: int) -> None:
+        if len(self._state.outbox) + count > self._options.outbox_count_max:
+            raise UsageError(
+                f"{self.name} has {len(self._state.outbox):,} events on their way to the "
+                "sequencer, and no room for more",
+                hint="publish more slowly, or raise outbox_count_max",
+            )
+
+    def _spread(self, now: Instant, events: list[Event], cause: int, out: list[Effect]) -> None:
+        outbox = self._state.outbox
+        for event in events:
+            outbox[event.seq] = event
+        sent = tuple(Numbered(self._stream, event.seq, event) for event in events)
+        out.append(Send(self._sequencer, sent, cause))
+        self._repeat_later(now, cause, out)
+
+    def _repeat_later(self, now: Instant, cause: int, out: list[Effect]) -> None:
+        if self._state.outbox and not self._state.repeating:
+            self._state.repeating = True
+            out.append(SetTimer(_REPEAT, now + self._options.repeat_us, cause))
+
+    def _wake(self, now: Instant, name: str, cause: int, out: list[Effect]) -> None:
+        state = self._state
+        if name == _REPEAT:
+            state.repeating = False
+            oldest = list(state.outbox.items())[: self._options.answer_count_max]
+            if oldest:
+                sent = tuple(Numbered(self._stream, n, event) for n, event in oldest)
+                out.append(Send(self._sequencer, sent, cause))
+            self._repeat_later(now, cause, out)
+        elif name == _ASK:
+            state.asking = False
+            if not state.incoming.complete:
+                first, last = state.incoming.missing()
+                ask = Ask((self._sequencer, BROADCAST), first, last)
+                out.append(Send(self._sequencer, (ask,), cause))
+            self._ask_later(now, cause, out)
+
+    # --- subscriber ---------------------------------------------------------------------------
+
+    def _receive(self, now: Instant, given: Received, out: list[Effect]) -> None:
+        state = self._state
+        incoming, topics = state.incoming, state.topics
+        ready: list[Delivered] = []
+        for message in given.messages:
+            if type(message) not in _KNOWN:
+                raise foreign(message)
+        for message in given.messages:
+            if type(message) is Numbered:
+                events = incoming.accept(message.n, message.event)
+            elif isinstance(message, Gone):
+                if message.first > incoming.next:
+                    text = f"positions {incoming.next} to {message.first - 1} are no longer kept"
+                    out.append(Note(text, cause=given.cause))
+                events = incoming.skip(message.first)
+            else:
+                events = []
+                if isinstance(message, Mark):
+                    incoming.known = max(incoming.known, message.n)
+                elif isinstance(message, Acknowledged):
+                    self._settle(message.n, given.cause, out)
+            for n, event in enumerate(events, incoming.next - len(events)):
+                if event.topic in topics:
+                    ready.append(Delivered(n, event))
+            if incoming.known >= incoming.next and not state.asking:
+                self._ask_later(now, given.cause, out)
+        if ready:
+            self._deliver(ready, given.cause, out)
+
+    def _settle(self, n: int, cause: int, out: list[Effect]) -> None:
+        outbox = self._state.outbox
+        settled = 0
+        for number in list(outbox):
+            if number > n:
+                break
+            del outbox[number]
+            settled = number
+        if settled:
+            out.append(Persist((Settled(settled),), cause))
+
+    def _ask_later(self, now: Instant, cause: int, out: list[Effect]) -> None:
+        state = self._state
+        if not state.asking and not state.incoming.complete:
+            state.asking = True
+            out.append(SetTimer(_ASK, now + self._options.ask_us, cause))
+
+    # --- subscriptions at run time, and a life after a crash ----------------------------------
+
+    def _join(self, now: Instant, topics: tuple[str, ...], cause: int, out: list[Effect]) -> None:
+        # Whatever is published from now on gets a position that is still to come here.
+        del now
+        start = ((self._sequencer, BROADCAST), self._state.incoming.next - 1)
+        self._joined(Joined(topics, (start,)), cause, out)
+
+    def _begin(self, now: Instant, cause: int, out: list[Effect]) -> None:
+        out.append(Listen((BROADCAST,), cause))
+        if self._state.outbox:
+            self._wake(now, _REPEAT, cause, out)
+
+    def _remember(self, record: Record) -> None:
+        state = self._state
+        if isinstance(record, Published):
+            state.outbox[record.event.seq] = record.event
+        elif isinstance(record, Settled):
+            for number in [one for one in state.outbox if one <= record.n]:
+                del state.outbox[number]
+        elif isinstance(record, Delivered):
+            state.incoming.next = record.n + 1
+        elif isinstance(record, Joined):
+            state.incoming.next = max(state.incoming.next, *(n + 1 for _, n in record.starts))
+
+    @property
+    def held_count(self) -> int:
+        state = self._state
+        return len(state.outbox) + len(state.incoming.held) + (not state.incoming.complete)
+
+
+_KNOWN = frozenset({Numbered, Mark, Gone, Acknowledged})

@@ -1,0 +1,349 @@
+"""What clients of every level share: publishing, subscriptions, positions, life after a crash.
+
+A client is a publisher, a subscriber, or both. Here its requests are checked and obeyed, its events
+get numbers and times, and deliveries get positions. All of it is durable: an event before it
+leaves, a delivery before the application sees it, so that after a crash nothing is published twice
+under one name and nothing is delivered twice. How events travel and when they are ready is the
+level's matter: a level fills in the methods that raise `NotImplementedError` here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from concordant.errors import PeerError, UsageError
+from concordant.machine.clock import HybridClock
+from concordant.machine.effects import (
+    Deliver,
+    Delivery,
+    Effect,
+    Ignore,
+    Listen,
+    Note,
+    Persist,
+)
+from concordant.machine.inputs import (
+    Command,
+    Input,
+    Listening,
+    Message,
+    Received,
+    Record,
+    Request,
+    Started,
+    TimerFired,
+)
+from concordant.machine.instant import MILLISECOND, SECOND, Duration, Instant
+from concordant.machine.requests import Install, Publish, Subscribe, Unsubscribe
+from concordant.machine.view import View
+from concordant.model.event import Event
+from concordant.order.streams import Stream
+
+
+class ClientOptions(msgspec.Struct, frozen=True):
+    """Waiting times and bounds of a client."""
+
+    ask_us: Duration = 20 * MILLISECOND
+    """So long something may be missing before it is asked for (again)."""
+    mark_us: Duration = 40 * MILLISECOND
+    """A publisher marks its progress so soon after it published."""
+    mark_us_max: Duration = 2 * SECOND
+    """And ever more rarely while it is silent, up to this."""
+    held_count_max: int = 10_000
+    """Events held back per stream; what is farthest from its turn goes and is asked for again."""
+    kept_count_max: int = 100_000
+    """Published events kept per stream to be sent again."""
+    answer_count_max: int = 64
+    """Events sent again for one question."""
+    repeat_us: Duration = 100 * MILLISECOND
+    """So long a sequencer may be silent before a publisher repeats what it sent."""
+    acknowledge_us: Duration = 5 * MILLISECOND
+    """A sequencer gathers acknowledgements for so long."""
+    promise_us: Duration = 200 * MILLISECOND
+    """How far ahead a publisher makes its marks durable: after a crash its clock starts there."""
+    outbox_count_max: int = 10_000
+    """Published events on their way to a sequencer; beyond that, publishing is refused."""
+
+
+class Published(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Durable: this client published an event."""
+
+    event: Event
+
+
+class Delivered(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Durable: an event is, or is about to be, delivered; `n` is its number in its stream."""
+
+    n: int
+    event: Event
+    in_order: bool = True
+
+
+class Joined(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Durable: topics are subscribed, each stream from the number after the given one."""
+
+    topics: tuple[str, ...]
+    starts: tuple[tuple[Stream, int], ...] = ()
+
+
+class Left(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Durable: topics are no longer subscribed."""
+
+    topics: tuple[str, ...]
+
+
+class ClientState(msgspec.Struct):
+    """What the clients of all levels remember."""
+
+    topics: dict[str, bool]
+    """Subscribed topics; a dict for its order."""
+    view: View = View(0)
+    clock: HybridClock = msgspec.field(default_factory=HybridClock)
+    seq: int = 0
+    position: int = 0
+
+
+class Client:
+    """The common part of a level's client; see the module's text."""
+
+    _state: ClientState
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        topics: Iterable[str] = (),
+        publishes: Iterable[str] = (),
+        sources: Mapping[str, Sequence[str]] | None = None,
+        options: ClientOptions | None = None,
+    ) -> None:
+        """
+        `topics` are subscribed from the start, `publishes` may be published to, and `sources` says
+        for each topic which clients publish to it.
+        """
+        self.name = name
+        self._publishes = tuple(dict.fromkeys(publishes))
+        self._sources = {topic: tuple(names) for topic, names in (sources or {}).items()}
+        self._options = options or ClientOptions()
+        self._state = self._new_state(dict.fromkeys(topics, True))
+
+    # --- the door -----------------------------------------------------------------------------
+
+    def handle(self, now: Instant, given: Input) -> list[Effect]:
+        out: list[Effect] = []
+        kind = type(given)
+        if kind is Received:
+            self._receive(now, given, out)  # type: ignore[arg-type]  # `kind` says it
+        elif isinstance(given, TimerFired):
+            for name in given.names:
+                self._wake(now, name, given.cause, out)
+        elif isinstance(given, Command):
+            self._check(given.requests)
+            self._obey(now, given, out)
+        elif isinstance(given, Started):
+            self._start(now, given, out)
+        elif isinstance(given, Listening):
+            self._listening(now, given.topics, given.cause, out)
+        return out
+
+    def snapshot(self) -> bytes:
+        return msgspec.msgpack.encode(self._state)
+
+    def restore(self, data: bytes) -> None:
+        self._state = msgspec.msgpack.decode(data, type=type(self._state))
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def _check(self, requests: tuple[Request, ...]) -> None:
+        """Refuse the whole batch before anything has changed."""
+        time = self._state.clock.last
+        published = 0
+        for request in requests:
+            if isinstance(request, Publish):
+                published += 1
+                if request.topic not in self._publishes:
+                    raise UsageError(
+                        f"{self.name} does not publish to the topic {request.topic!r}",
+                        hint=f"it publishes to {', '.join(self._publishes) or 'nothing'}",
+                    )
+                if request.time is not None:
+                    if request.time <= time:
+                        raise UsageError(
+                            f"{self.name} has published at {time} already, and a source's times "
+                            f"increase: {request.time} is too early",
+                            hint="leave the time out, and the client's clock gives one",
+                        )
+                    time = request.time
+            elif not isinstance(request, Subscribe | Unsubscribe | Install):
+                raise UsageError(f"a client cannot {type(request).__name__}")
+        self._check_room(published)
+
+    def _check_room(self, count: int) -> None:
+        """Refuse to publish so many more events if there is no room for them."""
+
+    def _obey(self, now: Instant, given: Command, out: list[Effect]) -> None:
+        events: list[Event] = []
+        for request in given.requests:
+            if isinstance(request, Publish):
+                events.append(self._new_event(now, request))
+                continue
+            if events:
+                self._publish(now, events, given.cause, out)
+                events = []
+            if isinstance(request, Subscribe):
+                new = tuple(one for one in dict.fromkeys(request.topics) if not self._asked(one))
+                if new:
+                    self._listen(new, given.cause, out)
+                    self._join(now, new, given.cause, out)
+            elif isinstance(request, Unsubscribe):
+                held = tuple(one for one in dict.fromkeys(request.topics) if self._asked(one))
+                if held:
+                    self._leave(now, held, given.cause, out)
+            elif isinstance(request, Install) and request.view.newer_than(self._state.view):
+                self._state.view = request.view
+                self._install(now, given.cause, out)
+        if events:
+            self._publish(now, events, given.cause, out)
+
+    def _new_event(self, now: Instant, request: Publish) -> Event:
+        state = self._state
+        if request.time is None:
+            time = state.clock.tick(now)
+        else:
+            time = request.time
+            state.clock.observe(time)
+        state.seq += 1
+        return Event(request.topic, self.name, state.seq, time, request.attributes)
+
+    def _publish(self, now: Instant, events: list[Event], cause: int, out: list[Effect]) -> None:
+        out.append(Persist(tuple(Published(event) for event in events), cause))
+        out.append(Note("", "publish", (), tuple(events), cause))
+        self._spread(now, events, cause, out)
+
+    def _asked(self, topic: str) -> bool:
+        """True if a topic is subscribed, or about to be."""
+        return topic in self._state.topics
+
+    def _joined(self, record: Joined, cause: int, out: list[Effect]) -> None:
+        self._state.topics.update(dict.fromkeys(record.topics, True))
+        out.append(Persist((record,), cause))
+        out.append(Note("", "subscribe", record.topics, (), cause))
+
+    def _leave(self, now: Instant, topics: tuple[str, ...], cause: int, out: list[Effect]) -> None:
+        del now
+        for topic in topics:
+            self._state.topics.pop(topic, None)
+        out.append(Persist((Left(topics),), cause))
+        out.append(Note("", "unsubscribe", topics, (), cause))
+        channels = self._channels(topics)
+        if channels:
+            out.append(Ignore(channels, cause))
+
+    def _listen(self, topics: tuple[str, ...], cause: int, out: list[Effect]) -> None:
+        channels = self._channels(topics)
+        if channels:
+            out.append(Listen(channels, cause))
+
+    # --- deliveries ---------------------------------------------------------------------------
+
+    def _deliver(
+        self, ready: Sequence[Delivered], cause: int, out: list[Effect], *, durable: bool = True
+    ) -> None:
+        position = self._state.position
+        if durable:
+            out.append(Persist(tuple(ready), cause))
+        out.append(
+            Deliver(
+                tuple(
+                    Delivery((one.event,), position + i, one.in_order)
+                    for i, one in enumerate(ready, 1)
+                ),
+                cause,
+            )
+        )
+        self._state.position = position + len(ready)
+
+    # --- a life after a crash -----------------------------------------------------------------
+
+    def _start(self, now: Instant, given: Started, out: list[Effect]) -> None:
+        waiting = self._recover(given.records, given.taken_count)
+        state = self._state
+        topics = tuple(state.topics)
+        if topics:
+            self._listen(topics, given.cause, out)
+            out.append(Note("", "subscribe", topics, (), given.cause))
+        published = tuple(one.event for one in given.records if isinstance(one, Published))
+        if published:  # the last life may have ended between the disk and the history
+            out.append(Note("", "publish", (), published, given.cause))
+        if waiting:
+            self._deliver(waiting, given.cause, out, durable=False)
+        self._begin(now, given.cause, out)
+
+    def _recover(self, records: tuple[Record, ...], taken_count: int) -> list[Delivered]:
+        """Rebuild the state; deliveries that the application has not taken yet."""
+        state = self._state
+        delivered: list[Delivered] = []
+        for record in records:
+            if isinstance(record, Published):
+                state.seq = record.event.seq
+                state.clock.observe(record.event.time)
+            elif isinstance(record, Delivered):
+                delivered.append(record)
+            elif isinstance(record, Joined):
+                state.topics.update(dict.fromkeys(record.topics, True))
+            elif isinstance(record, Left):
+                for topic in record.topics:
+                    state.topics.pop(topic, None)
+            self._remember(record)
+        state.position = min(taken_count, len(delivered))
+        return delivered[state.position :]
+
+    # --- what a level fills in ----------------------------------------------------------------
+
+    def _new_state(self, topics: dict[str, bool]) -> Any:
+        """The state of the level, with the given subscribed topics."""
+        raise NotImplementedError
+
+    def _channels(self, topics: tuple[str, ...]) -> tuple[str, ...]:
+        """The topics of the dissemination that bring the events of these topics."""
+        return topics
+
+    def _spread(self, now: Instant, events: list[Event], cause: int, out: list[Effect]) -> None:
+        """Send new events on their way."""
+        raise NotImplementedError
+
+    def _receive(self, now: Instant, given: Received, out: list[Effect]) -> None:
+        raise NotImplementedError
+
+    def _wake(self, now: Instant, name: str, cause: int, out: list[Effect]) -> None:
+        """A timer fired; one that is no longer needed is no error."""
+
+    def _join(self, now: Instant, topics: tuple[str, ...], cause: int, out: list[Effect]) -> None:
+        """Subscribe topics; call `_joined` when deliveries can begin."""
+        self._joined(Joined(topics), cause, out)
+
+    def _listening(
+        self, now: Instant, topics: tuple[str, ...], cause: int, out: list[Effect]
+    ) -> None:
+        """The dissemination carries these topics now."""
+
+    def _install(self, now: Instant, cause: int, out: list[Effect]) -> None:
+        """The membership changed."""
+
+    def _begin(self, now: Instant, cause: int, out: list[Effect]) -> None:
+        """The first thing to do in a life."""
+
+    def _remember(self, record: Record) -> None:
+        """Rebuild the level's own state from a record."""
+
+    @property
+    def held_count(self) -> int:
+        return 0
+
+
+def foreign(message: Message) -> PeerError:
+    """A message that no client of this level sends."""
+    return PeerError(f"a client was sent a {type(message).__name__}, which its level does not know")
