@@ -15,7 +15,7 @@ import numpy.typing as npt
 from concordant.correlate.compiled import layout as at
 from concordant.correlate.plan import ConjunctionPlan, Part, SubscriptionPlan
 from concordant.correlate.routing import write_routers
-from concordant.correlate.writer import Dictionary, Wanted, Writer
+from concordant.correlate.writer import Dictionary, Wanted, Writer, reads
 from concordant.model.kind import Kind
 from concordant.model.subscription import QUEUED_COUNT_MAX, Consume, Match
 from concordant.model.topic import Schemas
@@ -60,7 +60,10 @@ def compile_program(
     scanned: int,
 ) -> Program:
     """The program of subscriptions that read the same stream."""
-    writer = Writer(schemas, dictionary, time_ordered)
+    base = subscriptions[0].depth == 0  # derived events share a position with another
+    writer = Writer(schemas, dictionary, time_ordered, distinct=base)
+    if any(_timed(one) for one in subscriptions):
+        writer.input(subscriptions[0].subscription.topics[0], "time")  # the first column: COL_TIME
     topics = tuple(sorted({t for one in subscriptions for t in one.subscription.topics}))
     codes = {topic: code for code, topic in enumerate(topics)}
     root = at.ARENA_ROOT
@@ -105,13 +108,23 @@ def compile_program(
         np.array(words, np.int64),
         topics,
         writer.inputs,
-        writer.column_count,
+        max(1, writer.column_count),  # the loops may read the first one without using it
         tuple(numbers.values()),
         root,
         tuple(roots),
         len(conjunctions) + 1,
         writer.ranked,
         tuple(lined),
+    )
+
+
+def _timed(plan: SubscriptionPlan) -> bool:
+    """Does a subscription look at times?"""
+    subscription = plan.subscription
+    return subscription.within_us is not None or any(
+        reads(predicate, "time")
+        for conjunction in subscription.conjunctions
+        for predicate in conjunction.predicates
     )
 
 
@@ -190,6 +203,10 @@ def _conjunction(
     ordinal = block
     block += 1
     recent = plan.subscription.policy.match is Match.RECENT
+    bounded = (
+        plan.subscription.queue_count_max is not None
+        or plan.subscription.queued_count_max != QUEUED_COUNT_MAX
+    )
     place = {slot: i for i, slot in enumerate(conjunction.whole.slots)}
     parts: list[list[int]] = []
     for part in conjunction.parts:
@@ -204,7 +221,10 @@ def _conjunction(
         for topic in part.topics:
             queues[topic] = block
             block += at.Q_SIZE
-        indexes = _slots(writer, part, record, queues, recent)
+        indexes, before = _slots(writer, part, record, queues, recent)
+        completes, needs = _use(part, before)
+        if bounded:  # what is of no use counts in a cap all the same
+            needs = {topic: {} for topic in part.topics}
         topics = []
         for topic in part.topics:
             one = [0] * at.TOPIC_SIZE
@@ -218,6 +238,10 @@ def _conjunction(
                 block += at.HEADER_SIZE
             one[at.TOPIC_INDEXES] = writer.put(found)
             one[at.TOPIC_INDEX_COUNT] = len(indexes[topic])
+            one[at.TOPIC_COMPLETES] = int(completes[topic])
+            wanted = [w for queue, count in needs[topic].items() for w in (queue, count)]
+            one[at.TOPIC_NEEDS] = writer.put(wanted)
+            one[at.TOPIC_NEEDS_COUNT] = len(needs[topic])
             topics += one
         record[at.PART_TOPICS] = writer.put(topics)
         record[at.PART_TOPIC_COUNT] = len(part.topics)
@@ -245,12 +269,15 @@ _INDEX_KINDS = {
 
 def _slots(
     writer: Writer, part: Part, record: list[int], queues: dict[str, int], recent: bool
-) -> dict[str, list[tuple[int, int]]]:
-    """Write the slots; returns the indexes (kind, column) that each topic's queue may get."""
+) -> tuple[dict[str, list[tuple[int, int]]], list[list[int]]]:
+    """Write the slots.
+
+    Returns the indexes (kind, column) that each topic's queue may get, and the order constraints.
+    """
     indexes: dict[str, list[tuple[int, int]]] = {topic: [] for topic in part.topics}
     slots: list[int] = []
-    before: list[int] = []
-    follows: list[int] = []
+    before: list[list[int]] = []
+    follows: list[list[int]] = []
     tested = False
     topic_index = {topic: i for i, topic in enumerate(part.topics)}
     for i, slot in enumerate(part.slots):
@@ -274,13 +301,13 @@ def _slots(
                 before += _before(part, i, pair, queues)
         if slot.instance > 1:
             queue = queues[slot.topic]
-            follows += [i - 1, queue, -1, i, queue, -1, 1]
+            follows.append([i - 1, queue, -1, i, queue, -1, 1])
     record[at.PART_SLOTS] = writer.put(slots)
     record[at.PART_SLOT_COUNT] = len(part.slots)
-    if before:  # that instances follow the stream matters where something else shrinks a range
-        before += follows
-    record[at.PART_BEFORE] = writer.put(before)
-    record[at.PART_BEFORE_COUNT] = len(before) // at.BEFORE_SIZE
+    # That instances follow the stream matters where something else shrinks a range.
+    order = before + follows if before else []
+    record[at.PART_BEFORE] = writer.put([word for one in order for word in one])
+    record[at.PART_BEFORE_COUNT] = len(order)
     record[at.PART_ORDERED] = int(not tested)
     visit = [
         i
@@ -288,7 +315,30 @@ def _slots(
         for i in (reversed(part.slots_of_topic[topic]) if recent else part.slots_of_topic[topic])
     ]
     record[at.PART_VISIT] = writer.put(visit)
-    return indexes
+    return indexes, before
+
+
+def _use(
+    part: Part, before: Sequence[Sequence[int]]
+) -> tuple[dict[str, bool], dict[str, dict[int, int]]]:
+    """What order constraints say of a new event of each topic, which is the newest of all.
+
+    It completes nothing if another must come strictly after it; and it will never be of use unless
+    what must come strictly before its first instance is queued: queue offset and how many.
+    """
+    completes = dict.fromkeys(part.topics, True)
+    needs: dict[str, dict[int, int]] = {topic: {} for topic in part.topics}
+    for record in before:
+        if not record[at.BEFORE_STRICT]:
+            continue
+        earlier, later = part.slots[record[at.BEFORE_SLOT]], part.slots[record[at.BEFORE_LATER]]
+        if earlier.instance == len(part.slots_of_topic[earlier.topic]):
+            completes[earlier.topic] = False
+        if later.instance == 1 and earlier.topic != later.topic:
+            mine = needs[later.topic]
+            queue = record[at.BEFORE_QUEUE]
+            mine[queue] = max(mine.get(queue, 0), earlier.instance)
+    return completes, needs
 
 
 def _choose_index(pair: list[int], indexes: list[tuple[int, int]]) -> None:
@@ -303,7 +353,7 @@ def _choose_index(pair: list[int], indexes: list[tuple[int, int]]) -> None:
     pair[at.BINARY_INDEX] = indexes.index(wanted)
 
 
-def _before(part: Part, slot: int, pair: Sequence[int], queues: dict[str, int]) -> list[int]:
+def _before(part: Part, slot: int, pair: Sequence[int], queues: dict[str, int]) -> list[list[int]]:
     """The order constraint that a monotone predicate, seen from its earlier slot, gives."""
     op = pair[at.BINARY_OP]
     if op not in (at.OP_LT, at.OP_LE, at.OP_EQ):
@@ -317,4 +367,4 @@ def _before(part: Part, slot: int, pair: Sequence[int], queues: dict[str, int]) 
     record[at.BEFORE_LATER_QUEUE] = queues[part.slots[later].topic]
     record[at.BEFORE_LATER_COLUMN] = pair[at.BINARY_THEIRS]
     record[at.BEFORE_STRICT] = int(op == at.OP_LT)
-    return record
+    return [record]

@@ -53,6 +53,8 @@ def write_routers(
             router[at.ROUTER_SEGMENTS] = put(cuts)
             router[at.ROUTER_SEGMENTS_COUNT] = len(segments)
             router[at.ROUTER_ASKED] = len(equals) + len(ranges) + len(segments)
+        if len(readers) == 1 and not words[readers[0] + at.READER_TESTED]:
+            router[at.ROUTER_ONLY] = readers[0]
         router[at.ROUTER_ALWAYS] = put(always)
         router[at.ROUTER_ALWAYS_COUNT] = len(always)
         addresses.append(put(router))
@@ -64,11 +66,24 @@ def _reader(words: list[int], address: int, plan: ConjunctionPlan, topic: str) -
     index = plan.part_of_topic[topic]
     part = words[address + at.CON_PARTS] + index * at.PART_SIZE
     topics = words[part + at.PART_TOPICS]
+    one = topics + plan.parts[index].topics.index(topic) * at.TOPIC_SIZE
+    subscription = words[address + at.CON_SUB]
     record = [0] * at.READER_SIZE
     record[at.READER_CONJUNCTION] = address
     record[at.READER_PART] = part
-    record[at.READER_TOPIC] = topics + plan.parts[index].topics.index(topic) * at.TOPIC_SIZE
-    record[at.READER_SUB] = words[address + at.CON_SUB]
+    record[at.READER_TOPIC] = one
+    record[at.READER_SUB] = subscription
+    record[at.READER_ROOT] = words[subscription + at.SUB_ROOT]
+    record[at.READER_QUEUE] = words[one + at.TOPIC_QUEUE]
+    slots = plan.parts[index].slots_of_topic[topic]
+    record[at.READER_TESTED] = int(all(plan.parts[index].unary[slot] for slot in slots))
+    record[at.READER_ROOM] = at.OUT_SLOTS + words[address + at.CON_SLOTS]
+    record[at.READER_LEFTOVER] = words[part + at.PART_LEFTOVER]
+    record[at.READER_INDEXED] = int(words[one + at.TOPIC_INDEX_COUNT] > 0)
+    record[at.READER_COMPLETES] = words[one + at.TOPIC_COMPLETES]
+    record[at.READER_NEEDS] = words[one + at.TOPIC_NEEDS]
+    record[at.READER_NEEDS_COUNT] = words[one + at.TOPIC_NEEDS_COUNT]
+    record[at.READER_QUEUED_MAX] = words[subscription + at.SUB_QUEUED_MAX]
     return record
 
 

@@ -81,7 +81,9 @@ class Stage:
         self._scratch = np.zeros(at.SCRATCH_SIZE, np.int64)
         self._candidates = np.zeros(self._program.candidate_count_max, np.int64)
         self._out = np.empty(_OUT_WORDS, np.int64)
-        self._topic_counts = np.zeros(len(self._program.topics), np.int64)
+        # One more for the rows of topics that nobody reads.
+        self._topic_counts = np.zeros(len(self._program.topics) + 1, np.int64)
+        self._code = np.zeros(1, np.int64)
         self._codes = {name: code for code, name in enumerate(self._program.topics)}
         self._recipes = {name: self._recipe(schemas[name]) for name in self._program.topics}
         self._publish()
@@ -114,6 +116,7 @@ class Stage:
         self._arena[at.ARENA_LIMIT] = len(self._arena)
         # Single words are written through views: numpy would box each of them.
         self._words = self._cells.reshape(-1).data
+        self._code_address = self._code.ctypes.data
         self._control_words = control.data
 
     # --- a batch ------------------------------------------------------------------------------
@@ -123,16 +126,20 @@ class Stage:
         if self._row_count > self._compact_at:
             self._compact()
         start = self._row_count
-        mapping = np.array([self._codes.get(name, -1) for name in batch.topic_names], np.int64)
+        unread = len(self._codes)
+        mapping = np.array([self._codes.get(name, unread) for name in batch.topic_names], np.int64)
         selection = np.empty(len(batch) + 1, np.int64)
-        count = encode.select(batch.topic, mapping, self._topic_counts, selection)
+        codes = np.empty(len(batch) + 1, np.int64)
+        count = encode.select(batch.topic, mapping, self._topic_counts, selection, codes)
         selection = selection[: 0 if count == len(batch) else count]
         self._reserve(start + count)
-        self._encode(batch, positions, mapping, selection, count)
+        self._encode(batch, positions, selection, count)
         self._row_count = start + count
         self._rows.append(batch, selection if count < len(batch) else None)
         self._order_strings()
-        return self._take(start, start + count, selection)
+        self._control[at.CONTROL_CODES] = codes.ctypes.data - codes.itemsize * start
+        words = self._run(start, start + count, None)
+        return self._records(words, start, selection, positions)
 
     def push(self, event: Event, position: int) -> Records | None:
         """Take one event; None if it completes nothing, which is known without making an array."""
@@ -146,24 +153,28 @@ class Stage:
             self._reserve(row + 1)
         words = self._words
         base = row * self._program.column_count
-        words[base + at.COL_POSITION] = position
-        words[base + at.COL_TIME] = event.time
-        words[base + at.COL_TOPIC] = self._codes[event.topic]
         attributes = event.attributes
         for column, name, kind in recipe:
-            value = attributes.get(name) if kind is not None else event.read(name)
+            if kind is not None:
+                value = attributes.get(name)
+            else:
+                value = position if name == "position" else event.read(name)
             words[base + column] = self._encode_value(value)
         self._row_count = row + 1
         self._rows.append_event(event)
-        self._topic_counts[self._codes[event.topic]] += 1
+        code = self._codes[event.topic]
+        self._topic_counts[code] += 1
         if self._program.ranked:
             self._order_strings()
         control = self._control_words
+        self._code[0] = code
+        control[at.CONTROL_CODES] = self._code_address - self._code.itemsize * row
         control[at.CONTROL_ROW] = control[at.CONTROL_DERIVED] = control[at.CONTROL_NUMBERED] = row
         result = loop.take(self._control, row + 1)
         if result == at.DONE and control[at.CONTROL_OUT] == 0:
             return None
-        return self._take(row, row + 1, _NOTHING, result)
+        words_out = self._run(row, row + 1, result)
+        return self._records(words_out, row, _NOTHING, np.array([position]))
 
     def _encode_value(self, value: Value) -> int:
         if value is None:
@@ -178,10 +189,6 @@ class Stage:
             self._ranked_count = len(self._dictionary.codes)
             self._publish()
 
-    def _take(self, start: int, stop: int, selection: Words, result: int | None = None) -> Records:
-        """Run the loop over rows, or go on after `result`."""
-        return self._records(self._run(start, stop, result), start, selection)
-
     def _reserve(self, rows: int) -> None:
         """Room for more rows, doubled so that single events stay cheap."""
         if rows > len(self._cells):
@@ -190,17 +197,12 @@ class Stage:
             self._cells = grown
             self._publish()
 
-    def _encode(
-        self, batch: Batch, positions: Array, mapping: Words, selection: Words, count: int
-    ) -> None:
-        columns: list[tuple[int, int, Array, Array | None, Array | None]] = [
-            (at.COL_POSITION, at.SOURCE_INT, positions, None, None),
-            (at.COL_TIME, at.SOURCE_INT, batch.time, None, None),
-            (at.COL_TOPIC, at.SOURCE_CODE, batch.topic, None, mapping),
-        ]
+    def _encode(self, batch: Batch, positions: Array, selection: Words, count: int) -> None:
+        columns: list[tuple[int, int, Array, Array | None, Array | None]] = []
+        numbers = {"time": batch.time, "seq": batch.seq, "position": positions}
         for (name, kind), target in self._program.inputs.items():
-            if name == "seq":
-                columns.append((target, at.SOURCE_INT, batch.seq, None, None))
+            if name in numbers:
+                columns.append((target, at.SOURCE_INT, numbers[name], None, None))
             else:
                 column = batch.source if name == "source" else batch.attributes.get((name, kind))
                 columns.append((target, *self._source(column)))
@@ -217,7 +219,7 @@ class Stage:
                 for (target, how, *_), arrays in zip(columns, kept, strict=True)
             ],
             np.int64,
-        )
+        ).reshape(-1, at.SOURCE_SIZE)
         encode.encode(sources, selection, count, self._cells, self._row_count)
 
     def _source(self, column: Column | None) -> tuple[int, Array, Array | None, Array | None]:
@@ -268,20 +270,21 @@ class Stage:
         self._arena = grown
         self._publish()
 
-    def _records(self, words: Words, first_row: int, selection: Words) -> Records:
+    def _records(self, words: Words, first_row: int, selection: Words, positions: Array) -> Records:
         heads, starts, events = loop.unpack(words, self._slot_counts)
         rows = heads[at.OUT_ROW]
+        taken = selection[rows - first_row] if len(selection) else rows - first_row
         return Records(
             rows,
             heads[at.OUT_SUB],
             heads[at.OUT_CONJUNCTION],
             heads[at.OUT_ORDINAL],
             heads[at.OUT_POSITION],
-            self._cells[rows, at.COL_POSITION],
+            positions[taken],
             starts,
             events,
             self._rows,
-            selection[rows - first_row] if len(selection) else rows - first_row,
+            taken,
         )
 
     # --- state over time ----------------------------------------------------------------------

@@ -23,10 +23,11 @@ from concordant.model.expression import (
     Constant,
     Expression,
     Slot,
+    attributes_of,
     slots_of,
 )
 from concordant.model.kind import Kind
-from concordant.model.predicate import FLIPPED, Comparison
+from concordant.model.predicate import FLIPPED, Comparison, Predicate
 from concordant.model.topic import Schemas
 
 OPS = {
@@ -74,11 +75,13 @@ class Writer:
     schemas: Schemas
     dictionary: Dictionary
     time_ordered: bool
+    distinct: bool
+    """No two rows have the same position."""
     words: list[int] = field(default_factory=lambda: [0] * at.PLAN_HEADER)
     inputs: dict[Wanted, int] = field(default_factory=dict)
     derived: dict[tuple[object, ...], int] = field(default_factory=dict)
     derived_programs: list[tuple[int, int]] = field(default_factory=list)
-    column_count: int = at.COL_FREE
+    column_count: int = 0
     ranked: bool = False
 
     # --- small pieces -------------------------------------------------------------------------
@@ -94,10 +97,6 @@ class Writer:
         return self.column_count - 1
 
     def input(self, slot_topic: str, name: str) -> int:
-        if name == "position":
-            return at.COL_POSITION
-        if name == "time":
-            return at.COL_TIME
         kind = self.schemas[slot_topic].kind(name)
         if kind is None:
             raise InvariantViolation(f"{slot_topic} has no attribute {name!r}: it was not checked")
@@ -186,8 +185,11 @@ class Writer:
         column = self.computed(self.comparison_code(predicate, predicate.slots[0]))
         return [column, at.OP_EQ, 1, at.HOW_SAME]
 
-    def monotone(self, column: int) -> bool:
-        return column == at.COL_POSITION or (column == at.COL_TIME and self.time_ordered)
+    def monotone(self, expression: Expression) -> bool:
+        """Does the value grow along the stream?"""
+        return isinstance(expression, Attribute) and (
+            expression.name == "position" or (expression.name == "time" and self.time_ordered)
+        )
 
     def binary(self, part: Part, mine: int, pair: Binary) -> list[int]:
         """The record of a binary predicate as seen from slot `mine`."""
@@ -206,16 +208,28 @@ class Writer:
             return record
         if left == (there,):
             predicate = Comparison(FLIPPED[predicate.op], predicate.right, predicate.left)
-        record[at.BINARY_MINE] = self.side(predicate.left, here)
-        record[at.BINARY_THEIRS] = self.side(predicate.right, there)
+        monotone = predicate.op != "!=" and all(
+            map(self.monotone, (predicate.left, predicate.right))
+        )
         record[at.BINARY_OP] = OPS[predicate.op]
         record[at.BINARY_HOW] = self.how(predicate)
-        record[at.BINARY_MONOTONE] = int(
-            predicate.op != "!="
-            and self.monotone(record[at.BINARY_MINE])
-            and self.monotone(record[at.BINARY_THEIRS])
-        )
+        record[at.BINARY_MONOTONE] = int(monotone)
+        if monotone and self.distinct and reads(predicate, "position"):
+            # Positions compare only with positions: the rows' own numbers tell as much.
+            record[at.BINARY_MINE] = record[at.BINARY_THEIRS] = at.COL_ROW
+        else:
+            record[at.BINARY_MINE] = self.side(predicate.left, here)
+            record[at.BINARY_THEIRS] = self.side(predicate.right, there)
         return record
+
+
+def reads(predicate: Predicate, name: str) -> bool:
+    """Does a predicate read an attribute of this name?"""
+    return isinstance(predicate, Comparison) and any(
+        attribute.name == name
+        for side in (predicate.left, predicate.right)
+        for attribute in attributes_of(side)
+    )
 
 
 def encoded_float(value: float) -> int:

@@ -71,6 +71,12 @@ def mix(value, seed):
     return value ^ ((value >> 32) & 0xFFFFFFFF)
 
 
+@inlined
+def live_count(arena, header):
+    """How many entries of a queue were not removed."""
+    return arena[header + Q_TAIL] - arena[header + Q_HEAD] - arena[header + Q_DEAD]
+
+
 @compiled
 def make_room(arena, header, words):
     """Make sure that `words` more can be appended to a queue; False if the arena is full.
@@ -83,7 +89,7 @@ def make_room(arena, header, words):
         return True
     data = arena[header + Q_DATA]
     head = arena[header + Q_HEAD]
-    live = tail - head - arena[header + Q_DEAD]
+    live = live_count(arena, header)
     target = data
     if 2 * (live + words) > capacity:
         bits = bits_for(max(2 * capacity, live + words, _QUEUE_CAPACITY_MIN))
@@ -138,58 +144,70 @@ def trim(arena, header, both_ends):
 
 @compiled
 def find_block(plan, subscription, arena, cells, width, row):
-    """The block of a row's partition, made if it is new; -1 if the arena is full."""
+    """The block of a row's partition, or 0 if there is none."""
     root = plan[subscription + SUB_ROOT]
     key_count = plan[subscription + SUB_KEY_COUNT]
-    if key_count == 0 and arena[root + ROOT_FIRST] != 0:
-        return arena[root + ROOT_FIRST]
     table = arena[root + ROOT_TABLE]
-    bits = arena[root + ROOT_TABLE_BITS]
-    if table == 0 or 2 * arena[root + ROOT_BLOCKS] >= (1 << bits):
-        if not _grow_table(plan, subscription, arena):
-            return -1
-        table = arena[root + ROOT_TABLE]
-        bits = arena[root + ROOT_TABLE_BITS]
+    if key_count == 0 or table == 0:
+        return arena[root + ROOT_FIRST]
     keys = plan[subscription + SUB_KEYS]
-    mask = (1 << bits) - 1
+    base = row * width
     place = 0
     for k in range(key_count):
-        place = mix(cells[row * width + plan[keys + k]], place + 1)
-    place &= mask
+        place = mix(cells[base + plan[keys + k]], place + 1)
+    mask = (1 << arena[root + ROOT_TABLE_BITS]) - 1
     while True:
+        place &= mask
         block = arena[table + place]
         if block == 0:
-            break
+            return 0
         same = True
         for k in range(key_count):
-            if arena[block + BLOCK_KEYS + k] != cells[row * width + plan[keys + k]]:
+            if arena[block + BLOCK_KEYS + k] != cells[base + plan[keys + k]]:
                 same = False
                 break
         if same:
             return block
-        place = (place + 1) & mask
+        place += 1
+
+
+@compiled
+def make_block(plan, subscription, arena, cells, width, row):
+    """A block for a row's partition, which has none; -1 if the arena is full."""
+    root = plan[subscription + SUB_ROOT]
+    bits = arena[root + ROOT_TABLE_BITS]
+    if arena[root + ROOT_TABLE] == 0 or 2 * arena[root + ROOT_BLOCKS] >= (1 << bits):
+        if not _grow_table(plan, subscription, arena):
+            return -1
+        bits = arena[root + ROOT_TABLE_BITS]
     size_bits = bits_for(plan[subscription + SUB_BLOCK_SIZE])
     block = allocate(arena, size_bits)
     if block < 0:
         return -1
     for i in range(1 << size_bits):
         arena[block + i] = 0
+    key_count = plan[subscription + SUB_KEY_COUNT]
+    keys = plan[subscription + SUB_KEYS]
     for k in range(key_count):
         arena[block + BLOCK_KEYS + k] = cells[row * width + plan[keys + k]]
     arena[block + BLOCK_NEXT] = arena[root + ROOT_FIRST]
     arena[root + ROOT_FIRST] = block
     arena[root + ROOT_BLOCKS] += 1
-    arena[table + place] = block
+    _enter_table(arena, arena[root + ROOT_TABLE], bits, block, key_count)
     return block
 
 
-@compiled
-def hash_of(arena, block, key_count):
-    """The hash of a block's partition values, as `find_block` calculates it from a row."""
-    value = 0
+@inlined
+def _enter_table(arena, table, bits, block, key_count):
+    """Put a block into the first free place from its hash on."""
+    mask = (1 << bits) - 1
+    place = 0
     for k in range(key_count):
-        value = mix(arena[block + BLOCK_KEYS + k], value + 1)
-    return value
+        place = mix(arena[block + BLOCK_KEYS + k], place + 1)
+    place &= mask
+    while arena[table + place] != 0:
+        place = (place + 1) & mask
+    arena[table + place] = block
 
 
 @compiled
@@ -202,15 +220,11 @@ def _grow_table(plan, subscription, arena):
     table = allocate(arena, bits)
     if table < 0:
         return False
-    mask = (1 << bits) - 1
     for i in range(1 << bits):
         arena[table + i] = 0
     block = arena[root + ROOT_FIRST]
     while block != 0:
-        place = hash_of(arena, block, key_count) & mask
-        while arena[table + place] != 0:
-            place = (place + 1) & mask
-        arena[table + place] = block
+        _enter_table(arena, table, bits, block, key_count)
         block = arena[block + BLOCK_NEXT]
     if old != 0:
         release(arena, old, old_bits)

@@ -32,15 +32,19 @@ _BLOCK_ROWS = 512
 
 
 @compiled
-def select(topics, mapping, counts, selection):
-    """The rows whose topic has a code in `mapping`, counted by code; says how many they are."""
+def select(topics, mapping, counts, selection, codes):
+    """The rows of the topics that somebody reads, with their codes, counted by code; how many.
+
+    `mapping` gives the others the code after the last, so that no row makes a branch.
+    """
+    unread = len(counts) - 1
     found = 0
     for row in range(len(topics)):
         code = mapping[topics[row]]
         selection[found] = row
-        if code >= 0:
-            counts[code] += 1
-            found += 1
+        codes[found] = code
+        counts[code] += 1
+        found += code < unread
     return found
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
+from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
@@ -65,6 +66,23 @@ pointer_at = _pointer_to(types.int64)
 int32_pointer_at = _pointer_to(types.int32)
 float_pointer_at = _pointer_to(types.float64)
 bool_pointer_at = _pointer_to(types.uint8)
+
+
+@intrinsic
+def prefetch(typingctx: Any, words: Any, index: Any) -> Any:  # pragma: no cover - compiled
+    """Ask for words[index] to be brought near: it will be read soon, and nothing waits for it."""
+    del typingctx
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        address = builder.gep(args[0], [args[1]])
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [address.type, number, number, number])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [address.type], kind)
+        # To be read (0), kept in all caches (3), data and not code (1).
+        builder.call(function, [address, number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(words, index), codegen
 
 
 @inlined

@@ -11,12 +11,11 @@ NULL = -(2**63)
 LONG_AGO = -(2**62)
 """A time before all others."""
 
-# --- columns every row has ----------------------------------------------------------------------
-COL_POSITION = 0
-COL_TIME = 1
-COL_TOPIC = 2
-COL_FREE = 3
-"""The first column that a plan may use."""
+# --- columns ------------------------------------------------------------------------------------
+COL_TIME = 0
+"""Where some subscription reads times or has `within`; else the column is an attribute's."""
+COL_ROW = -2
+"""No column: the row's own number, which grows as positions do where those are all different."""
 
 # --- arena root ---------------------------------------------------------------------------------
 ARENA_BUMP = 0
@@ -102,7 +101,9 @@ ROUTER_SEGMENTS = 6
 ROUTER_SEGMENTS_COUNT = 7
 ROUTER_ASKED = 8
 """How many of the above there are: 0 where every event goes to all readers."""
-ROUTER_SIZE = 9
+ROUTER_ONLY = 9
+"""The only reader, if it admits every event; else 0."""
+ROUTER_SIZE = 10
 
 # --- a subscription -----------------------------------------------------------------------------
 SUB_INDEX = 0
@@ -145,12 +146,29 @@ CON_SLOTS = 5
 CON_SIZE = 6
 
 # --- a reader: one topic of one conjunction, what a router leads to -------------------------------
+# All that most events need is copied here from the records below, so that it lies in one place.
 READER_CONJUNCTION = 0
 READER_PART = 1
 READER_TOPIC = 2
 """The topic's record in the part."""
 READER_SUB = 3
-READER_SIZE = 4
+READER_ROOT = 4
+READER_QUEUE = 5
+"""Offset of the topic's queue header in the block."""
+READER_TESTED = 6
+"""Every instance of the topic has predicates of its own, so an event may not be admitted."""
+READER_ROOM = 7
+"""Words of output that a relation takes."""
+READER_LEFTOVER = 8
+"""See PART_LEFTOVER."""
+READER_INDEXED = 9
+READER_COMPLETES = 10
+"""The newest event of the topic may complete a match; else something must come after it."""
+READER_NEEDS = 11
+"""Address of (queue offset, count) pairs: what must be queued before an event can be of use."""
+READER_NEEDS_COUNT = 12
+READER_QUEUED_MAX = 13
+READER_SIZE = 14
 
 # --- a part -------------------------------------------------------------------------------------
 PART_SLOTS = 0
@@ -199,7 +217,10 @@ TOPIC_WIDTH = 3
 TOPIC_INDEXES = 4
 """Address of index records, see INDEX_."""
 TOPIC_INDEX_COUNT = 5
-TOPIC_SIZE = 6
+TOPIC_COMPLETES = 6
+TOPIC_NEEDS = 7
+TOPIC_NEEDS_COUNT = 8
+TOPIC_SIZE = 9
 
 SLOT_TOPIC = 0
 """Index of its topic record in the part."""
@@ -324,6 +345,8 @@ CONTROL_RANK = 11
 CONTROL_SCRATCH = 12
 CONTROL_OUTPUT = 13
 CONTROL_CANDIDATES = 14
+CONTROL_CODES = 15
+"""Of the topics of the rows at hand, as if the first row's stood first."""
 CONTROL_SIZE = 16
 
 # --- a column to be encoded -----------------------------------------------------------------------
@@ -334,6 +357,8 @@ SOURCE_VALID = 3
 """Address of the null mask, or 0."""
 SOURCE_MAPPING = 4
 """For codes: the address of what each becomes."""
+SOURCE_SIZE = 5
+
 SOURCE_NULL = 0
 SOURCE_INT = 1
 SOURCE_FLOAT = 2
@@ -357,4 +382,8 @@ AT_DRIVER = 9 * SLOTS_MAX
 """Per depth: the binary predicate whose index leads to candidates, or -1."""
 AT_STEPS = 10 * SLOTS_MAX
 AT_STACK = 11 * SLOTS_MAX
-SCRATCH_SIZE = 16 * SLOTS_MAX
+AT_AHEAD = 16 * SLOTS_MAX
+"""Blocks of the rows ahead, or 0 where they are not known."""
+AHEAD_COUNT = 32
+"""Rows whose partitions are looked up together, so that waiting for memory overlaps."""
+SCRATCH_SIZE = AT_AHEAD + AHEAD_COUNT

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from concordant.correlate.compiled.arena import find_block, make_room, mix
+from concordant.correlate.compiled.arena import find_block, make_block, make_room, mix
 from concordant.correlate.compiled.index import drop
-from concordant.correlate.compiled.jit import compiled, pointer, pointer_at
+from concordant.correlate.compiled.jit import compiled, pointer, pointer_at, prefetch
 from concordant.correlate.compiled.layout import (
+    AHEAD_COUNT,
     ARENA_FULL,
+    AT_AHEAD,
     BLOCK_KEYS,
     BLOCK_NEXT,
-    COL_TOPIC,
     CONTROL_ARENA,
     CONTROL_CANDIDATE,
     CONTROL_CANDIDATES,
     CONTROL_CELLS,
+    CONTROL_CODES,
     CONTROL_DERIVED,
     CONTROL_NUMBERED,
     CONTROL_OUTPUT,
@@ -49,6 +51,9 @@ from concordant.correlate.compiled.layout import (
     QUEUE_ORDER,
     QUEUE_SIZE,
     QUEUE_TOPIC,
+    READER_NEEDS,
+    READER_NEEDS_COUNT,
+    READER_QUEUE,
     READER_SUB,
     ROOT_FIRST,
     ROOT_LINE,
@@ -58,6 +63,7 @@ from concordant.correlate.compiled.layout import (
     ROUTER_ASKED,
     ROUTER_EQUALS,
     ROUTER_EQUALS_COUNT,
+    ROUTER_ONLY,
     ROUTER_RANGES,
     ROUTER_RANGES_COUNT,
     ROUTER_SEGMENTS,
@@ -84,19 +90,20 @@ def take(control_array, stop):
     cells = pointer_at(control[CONTROL_CELLS])
     rank = pointer_at(control[CONTROL_RANK])
     scratch = pointer_at(control[CONTROL_SCRATCH])
+    codes = pointer_at(control[CONTROL_CODES])
     width = control[CONTROL_WIDTH]
     if plan[PLAN_DERIVED_COUNT] > 0:
         _derive(plan, cells, width, rank, scratch, control[CONTROL_DERIVED], stop)
     control[CONTROL_DERIVED] = stop
     if plan[PLAN_NUMBERED_COUNT] > 0:
-        row = _number(plan, arena, cells, width, control[CONTROL_NUMBERED], stop)
+        row = _number(plan, arena, cells, codes, width, control[CONTROL_NUMBERED], stop)
         control[CONTROL_NUMBERED] = row
         if row < stop:
             return ARENA_FULL
     control[CONTROL_NUMBERED] = stop
     out = pointer_at(control[CONTROL_OUTPUT])
     candidates = pointer_at(control[CONTROL_CANDIDATES])
-    return _run(plan, arena, cells, width, rank, scratch, out, control, candidates, stop)
+    return _run(plan, arena, cells, codes, width, rank, scratch, out, control, candidates, stop)
 
 
 @compiled
@@ -114,24 +121,24 @@ def _derive(plan, cells, width, rank, scratch, start, stop):
 
 
 @compiled
-def _number(plan, arena, cells, width, start, stop):
+def _number(plan, arena, cells, codes, width, start, stop):
     """Give each row its place in its topic's stream, per partition value.
 
     The records look like subscriptions to `find_block`; a block holds one counter per topic code.
     Returns the row at which the arena was full, or `stop`.
     """
     for row in range(start, stop):
-        if cells[row * width + COL_TOPIC] < 0:
-            continue
         address = plan[PLAN_NUMBERED]
         for _ in range(plan[PLAN_NUMBERED_COUNT]):
             record = plan[address]
             column = plan[address + 1]
             address += 2
             block = find_block(plan, record, arena, cells, width, row)
+            if block == 0:
+                block = make_block(plan, record, arena, cells, width, row)
             if block < 0:
                 return row
-            at = block + BLOCK_KEYS + plan[record + SUB_KEY_COUNT] + cells[row * width + COL_TOPIC]
+            at = block + BLOCK_KEYS + plan[record + SUB_KEY_COUNT] + codes[row]
             if cells[row * width + column] == NULL:  # not yet numbered by an interrupted call
                 arena[at] += 1
                 cells[row * width + column] = arena[at]
@@ -139,7 +146,7 @@ def _number(plan, arena, cells, width, start, stop):
 
 
 @compiled
-def _run(plan, arena, cells, width, rank, scratch, out, control, candidates, stop):
+def _run(plan, arena, cells, codes, width, rank, scratch, out, control, candidates, stop):
     """Give rows up to `stop` to the conjunctions; DONE, or what is missing."""
     pending = control[CONTROL_PENDING]
     if pending != 0:
@@ -147,38 +154,62 @@ def _run(plan, arena, cells, width, rank, scratch, out, control, candidates, sto
         if result != DONE:
             return result
         control[CONTROL_PENDING] = 0
+    looked = control[CONTROL_ROW] - AHEAD_COUNT
     for row in range(control[CONTROL_ROW], stop):
-        code = cells[row * width + COL_TOPIC]
-        router = plan[plan[PLAN_TOPICS] + code] if code >= 0 else 0
-        if router != 0:
-            if plan[router + ROUTER_ASKED] == 0:
-                source = plan
-                base = plan[router + ROUTER_ALWAYS]
-                count = plan[router + ROUTER_ALWAYS_COUNT]
-            else:
-                source = candidates
-                base = 0
-                count = _route(plan, router, cells, width, candidates, row)
-            for i in range(control[CONTROL_CANDIDATE], count):
-                reader = source[base + i]
-                result = give(plan, reader, arena, cells, width, rank, scratch, out, control, row)
+        if row == looked + AHEAD_COUNT:
+            looked = row
+            ahead = min(row + AHEAD_COUNT, stop)
+            _look_ahead(plan, arena, cells, codes, width, scratch, row, ahead)
+        router = plan[plan[PLAN_TOPICS] + codes[row]]
+        if plan[router + ROUTER_ASKED] == 0:
+            source = plan
+            base = plan[router + ROUTER_ALWAYS]
+            count = plan[router + ROUTER_ALWAYS_COUNT]
+        else:
+            source = candidates
+            base = 0
+            count = _route(plan, router, cells, width, candidates, row)
+        for i in range(control[CONTROL_CANDIDATE], count):
+            reader = source[base + i]
+            block = scratch[AT_AHEAD + row - looked] if count == 1 else 0
+            result = give(
+                plan, reader, arena, cells, width, rank, scratch, out, control, row, block
+            )
+            if result != DONE:
+                control[CONTROL_ROW] = row
+                control[CONTROL_CANDIDATE] = i
+                return result
+            if over_all(plan, reader, arena):
+                subscription = plan[reader + READER_SUB]
+                if i + 1 < count and plan[source[base + i + 1] + READER_SUB] == subscription:
+                    continue  # once all its conjunctions have the event
+                result = bound_all(plan, subscription, arena, cells, width, row)
                 if result != DONE:
                     control[CONTROL_ROW] = row
-                    control[CONTROL_CANDIDATE] = i
+                    control[CONTROL_CANDIDATE] = i + 1
+                    control[CONTROL_PENDING] = subscription
                     return result
-                subscription = plan[reader + READER_SUB]
-                if i + 1 == count or plan[source[base + i + 1] + READER_SUB] != subscription:
-                    if not over_all(plan, subscription, arena):
-                        continue
-                    result = bound_all(plan, subscription, arena, cells, width, row)
-                    if result != DONE:
-                        control[CONTROL_ROW] = row
-                        control[CONTROL_CANDIDATE] = i + 1
-                        control[CONTROL_PENDING] = subscription
-                        return result
         control[CONTROL_CANDIDATE] = 0
     control[CONTROL_ROW] = stop
     return DONE
+
+
+@compiled
+def _look_ahead(plan, arena, cells, codes, width, scratch, start, stop):
+    """The blocks of rows that surely enter one conjunction alone; their queues are brought near.
+
+    By itself each look-up waits for memory; here none depends on the one before. A block that does
+    not exist yet is looked up again in its turn.
+    """
+    for row in range(start, stop):
+        found = 0
+        reader = plan[plan[plan[PLAN_TOPICS] + codes[row]] + ROUTER_ONLY]
+        if reader != 0:
+            found = find_block(plan, plan[reader + READER_SUB], arena, cells, width, row)
+            prefetch(arena, found + plan[reader + READER_QUEUE])
+            if plan[reader + READER_NEEDS_COUNT] > 0:
+                prefetch(arena, found + plan[plan[reader + READER_NEEDS]])
+        scratch[AT_AHEAD + row - start] = found
 
 
 @compiled

@@ -18,6 +18,7 @@ from concordant.correlate.compiled.layout import (
     BEFORE_SIZE,
     BEFORE_SLOT,
     BEFORE_STRICT,
+    COL_ROW,
     COL_TIME,
     NO_MATCH,
     OPEN,
@@ -42,12 +43,18 @@ def row_at(arena, place):
     return entry if entry >= 0 else ~entry
 
 
+@inlined
+def cell(cells, width, row, column):
+    """The value that an order constraint compares."""
+    return row if column == COL_ROW else cells[row * width + column]
+
+
 @compiled
 def first_from(arena, data, low, high, cells, width, column, value, strict):
     """The first place whose value is at least `value` (greater, if strict); values ascend."""
     while low < high:
         middle = (low + high) >> 1
-        found = cells[row_at(arena, data + middle) * width + column]
+        found = cell(cells, width, row_at(arena, data + middle), column)
         if found > value or (found == value and not strict):
             high = middle
         else:
@@ -93,15 +100,16 @@ def shrink_to_order(plan, part, block, arena, cells, width, scratch):
             low = scratch[AT_LOW + one]
             old = scratch[AT_LOW + other]
             new = old
-            if plan[address + BEFORE_COLUMN] < 0:
+            column = plan[address + BEFORE_COLUMN]
+            if column == -1:
                 new = max(old, low + 1)
             else:
                 data = arena[block + plan[address + BEFORE_QUEUE] + Q_DATA]
-                value = cells[row_at(arena, data + low) * width + plan[address + BEFORE_COLUMN]]
+                value = cell(cells, width, row_at(arena, data + low), column)
                 column = plan[address + BEFORE_LATER_COLUMN]
                 strict = plan[address + BEFORE_STRICT] != 0
                 data = arena[block + plan[address + BEFORE_LATER_QUEUE] + Q_DATA]
-                first = cells[row_at(arena, data + old) * width + column]
+                first = cell(cells, width, row_at(arena, data + old), column)
                 if first < value or (strict and first == value):
                     high = scratch[AT_HIGH + other]
                     new = first_from(arena, data, old, high, cells, width, column, value, strict)
@@ -118,16 +126,16 @@ def shrink_to_order(plan, part, block, arena, cells, width, scratch):
             high = scratch[AT_HIGH + other]
             old = scratch[AT_HIGH + one]
             new = old
-            if plan[address + BEFORE_COLUMN] < 0:
+            if plan[address + BEFORE_COLUMN] == -1:
                 new = min(old, high - 1)
             else:
                 data = arena[block + plan[address + BEFORE_LATER_QUEUE] + Q_DATA]
                 column = plan[address + BEFORE_LATER_COLUMN]
-                value = cells[row_at(arena, data + high - 1) * width + column]
+                value = cell(cells, width, row_at(arena, data + high - 1), column)
                 column = plan[address + BEFORE_COLUMN]
                 strict = plan[address + BEFORE_STRICT] != 0
                 data = arena[block + plan[address + BEFORE_QUEUE] + Q_DATA]
-                last = cells[row_at(arena, data + old - 1) * width + column]
+                last = cell(cells, width, row_at(arena, data + old - 1), column)
                 if last > value or (strict and last == value):
                     low = scratch[AT_LOW + one]
                     new = first_from(arena, data, low, old, cells, width, column, value, not strict)

@@ -78,6 +78,7 @@ from concordant.correlate.compiled.layout import (
     UNARY_VALUE,
 )
 from concordant.correlate.compiled.ranges import (
+    cell,
     first_from,
     queue_of,
     row_at,
@@ -140,7 +141,7 @@ def search(plan, subscription, part, block, arena, cells, width, rank, scratch, 
         scratch[AT_LOW + slot] = place
         scratch[AT_INDEX + slot] = place
         scratch[AT_ROW + slot] = row
-        newest = cells[row * width + COL_TIME]
+        newest = cells[row * width + COL_TIME]  # read only under `within`
         if plan[subscription + SUB_CONTIGUOUS] >= 0 and not _bind_neighbours(
             plan, subscription, part, block, arena, cells, width, rank, scratch, pinned
         ):
@@ -339,7 +340,7 @@ def _enter(plan, subscription, part, block, arena, cells, width, scratch, depth)
         other_row = scratch[AT_ROW + plan[address + BINARY_OTHER]]
         if plan[address + BINARY_MONOTONE] and other_row >= 0 and low < high:
             column = plan[address + BINARY_MINE]
-            value = cells[other_row * width + plan[address + BINARY_THEIRS]]
+            value = cell(cells, width, other_row, plan[address + BINARY_THEIRS])
             op = plan[address + BINARY_OP]
             if op == OP_GT or op == OP_GE or op == OP_EQ:
                 low = first_from(arena, data, low, high, cells, width, column, value, op == OP_GT)

@@ -6,7 +6,14 @@ the same event can be given again after it has grown.
 
 from __future__ import annotations
 
-from concordant.correlate.compiled.arena import append, find_block, make_room, trim
+from concordant.correlate.compiled.arena import (
+    append,
+    find_block,
+    live_count,
+    make_block,
+    make_room,
+    trim,
+)
 from concordant.correlate.compiled.index import drop, extend, forget
 from concordant.correlate.compiled.jit import compiled, inlined
 from concordant.correlate.compiled.layout import (
@@ -40,7 +47,6 @@ from concordant.correlate.compiled.layout import (
     OUT_SLOTS,
     OUT_SUB,
     PART_FINISHED,
-    PART_LEFTOVER,
     PART_OUT,
     PART_SIZE,
     PART_SLOT_COUNT,
@@ -54,9 +60,19 @@ from concordant.correlate.compiled.layout import (
     Q_DEAD,
     Q_HEAD,
     Q_TAIL,
+    READER_COMPLETES,
     READER_CONJUNCTION,
+    READER_INDEXED,
+    READER_LEFTOVER,
+    READER_NEEDS,
+    READER_NEEDS_COUNT,
     READER_PART,
+    READER_QUEUE,
+    READER_QUEUED_MAX,
+    READER_ROOM,
+    READER_ROOT,
     READER_SUB,
+    READER_TESTED,
     READER_TOPIC,
     ROOT_ADMITTED,
     ROOT_CAPPED,
@@ -90,32 +106,38 @@ _LINE_WORDS = 3
 
 
 @compiled
-def give(plan, reader, arena, cells, width, rank, scratch, out, control, row):
-    """Give an event to a conjunction; says DONE, or what is missing (and has done nothing)."""
-    part = plan[reader + READER_PART]
+def give(plan, reader, arena, cells, width, rank, scratch, out, control, row, block):
+    """Give an event to a conjunction; says DONE, or what is missing (and has done nothing).
+
+    `block` is that of its partition, or 0 if it is not known.
+    """
     topic = plan[reader + READER_TOPIC]
-    slot = plan[part + PART_SLOTS] + plan[topic + TOPIC_FIRST] * SLOT_SIZE
-    stop = slot + plan[topic + TOPIC_WIDTH] * SLOT_SIZE
-    while not fits(plan, slot, cells, width, rank, row):
-        slot += SLOT_SIZE
-        if slot == stop:
-            return DONE
-    conjunction = plan[reader + READER_CONJUNCTION]
-    subscription = plan[reader + READER_SUB]
-    root = plan[subscription + SUB_ROOT]
-    if (
-        control[CONTROL_OUT] + OUT_SLOTS + plan[conjunction + CON_SLOTS]
-        > control[CONTROL_OUT_LIMIT]
-    ):
+    part = plan[reader + READER_PART]
+    if plan[reader + READER_TESTED]:
+        slot = plan[part + PART_SLOTS] + plan[topic + TOPIC_FIRST] * SLOT_SIZE
+        stop = slot + plan[topic + TOPIC_WIDTH] * SLOT_SIZE
+        while not fits(plan, slot, cells, width, rank, row):
+            slot += SLOT_SIZE
+            if slot == stop:
+                return DONE
+    if control[CONTROL_OUT] + plan[reader + READER_ROOM] > control[CONTROL_OUT_LIMIT]:
         return OUT_FULL
-    block = find_block(plan, subscription, arena, cells, width, row)
-    if block < 0:
-        return ARENA_FULL
-    header = block + plan[topic + TOPIC_QUEUE]
+    subscription = plan[reader + READER_SUB]
+    root = plan[reader + READER_ROOT]
+    if block == 0:
+        block = find_block(plan, subscription, arena, cells, width, row)
+    if plan[reader + READER_NEEDS_COUNT] > 0 and not _of_use(plan, reader, block, arena):
+        arena[root + ROOT_ADMITTED] += 1
+        return DONE
+    if block == 0:
+        block = make_block(plan, subscription, arena, cells, width, row)
+        if block < 0:
+            return ARENA_FULL
     if arena[ARENA_WANTED] != 0:
         arena[ARENA_WANTED] = 0
         return ARENA_FULL
-    indexed = plan[topic + TOPIC_INDEX_COUNT] > 0
+    header = block + plan[reader + READER_QUEUE]
+    indexed = plan[reader + READER_INDEXED]
     if arena[header + Q_TAIL] == arena[header + Q_CAPACITY]:
         if indexed:
             drop(plan, topic, block, arena)
@@ -128,7 +150,7 @@ def give(plan, reader, arena, cells, width, rank, scratch, out, control, row):
     if lined and not make_room(arena, root + ROOT_LINE, _LINE_WORDS):
         return ARENA_FULL
     arena[root + ROOT_ADMITTED] += 1
-    leftover = block + plan[part + PART_LEFTOVER]
+    leftover = block + plan[reader + READER_LEFTOVER]
     if plan[subscription + SUB_WITHIN] >= 0 and plan[PLAN_TIME_ORDERED] and not arena[leftover]:
         oldest = cells[row * width + COL_TIME] - plan[subscription + SUB_WITHIN]
         _expire(plan, part, root, block, arena, cells, width, oldest)
@@ -142,9 +164,10 @@ def give(plan, reader, arena, cells, width, rank, scratch, out, control, row):
         append(arena, root + ROOT_LINE, topic)
         append(arena, root + ROOT_LINE, row)
     matched = False
-    if _enough(plan, part, block, arena):
+    left = arena[leftover] != 0
+    if (left or plan[reader + READER_COMPLETES]) and _enough(plan, part, block, arena):
         scratch[AT_STEPS] = 0
-        pinned = -1 if arena[leftover] else topic
+        pinned = -1 if left else topic
         matched = search(
             plan, subscription, part, block, arena, cells, width, rank, scratch, pinned
         )
@@ -156,6 +179,7 @@ def give(plan, reader, arena, cells, width, rank, scratch, out, control, row):
         _bound_queue(plan, subscription, root, topic, block, arena, cells, width, row)
     if not matched:
         return DONE
+    conjunction = plan[reader + READER_CONJUNCTION]
     if finished >= 0:
         for i in range(plan[part + PART_SLOT_COUNT]):
             append(arena, block + finished, scratch[AT_ROW + i])
@@ -180,13 +204,33 @@ def give(plan, reader, arena, cells, width, rank, scratch, out, control, row):
 
 
 @inlined
+def _of_use(plan, reader, block, arena):
+    """Is what must come before an event of this topic queued, or a match left over for it to find?
+
+    Otherwise the event can never be part of a match: what comes later comes too late.
+    """
+    if block == 0:
+        return False
+    if arena[block + plan[reader + READER_LEFTOVER]]:
+        return True
+    need = plan[reader + READER_NEEDS]
+    for _ in range(plan[reader + READER_NEEDS_COUNT]):
+        header = block + plan[need]
+        if (
+            arena[header + Q_TAIL] - arena[header + Q_HEAD] - arena[header + Q_DEAD]
+            < plan[need + 1]
+        ):
+            return False
+        need += 2
+    return True
+
+
+@inlined
 def _enough(plan, part, block, arena):
     """Has every topic's queue as many events as it has slots?"""
     topic = plan[part + PART_TOPICS]
     for _ in range(plan[part + PART_TOPIC_COUNT]):
-        header = block + plan[topic + TOPIC_QUEUE]
-        live = arena[header + Q_TAIL] - arena[header + Q_HEAD] - arena[header + Q_DEAD]
-        if live < plan[topic + TOPIC_WIDTH]:
+        if live_count(arena, block + plan[topic + TOPIC_QUEUE]) < plan[topic + TOPIC_WIDTH]:
             return False
         topic += TOPIC_SIZE
     return True
@@ -354,7 +398,7 @@ def _pop(arena, header, words):
 
 @compiled
 def _too_old_before(plan, subscription, cells, width, row):
-    """The time before which events no longer count."""
+    """The time before which events no longer count, or LONG_AGO."""
     within = plan[subscription + SUB_WITHIN]
     if within < 0 or not plan[PLAN_TIME_ORDERED]:
         return LONG_AGO
@@ -369,9 +413,9 @@ def _bound_queue(plan, subscription, root, topic, block, arena, cells, width, ro
     tail = arena[header + Q_TAIL]
     data = arena[header + Q_DATA]
     oldest = _too_old_before(plan, subscription, cells, width, row)
-    start = first_from(arena, data, head, tail, cells, width, COL_TIME, oldest, False)
-    if not plan[PLAN_TIME_ORDERED]:
-        start = head
+    start = head
+    if oldest != LONG_AGO:
+        start = first_from(arena, data, head, tail, cells, width, COL_TIME, oldest, False)
     live = tail - start
     if arena[header + Q_DEAD] > 0:
         live = 0
@@ -388,10 +432,9 @@ def _bound_queue(plan, subscription, root, topic, block, arena, cells, width, ro
 
 
 @inlined
-def over_all(plan, subscription, arena):
+def over_all(plan, reader, arena):
     """Are more events queued than the subscription may have in all?"""
-    root = plan[subscription + SUB_ROOT]
-    return arena[root + ROOT_QUEUED] > plan[subscription + SUB_QUEUED_MAX]
+    return arena[plan[reader + READER_ROOT] + ROOT_QUEUED] > plan[reader + READER_QUEUED_MAX]
 
 
 @compiled
@@ -412,7 +455,7 @@ def bound_all(plan, subscription, arena, cells, width, row):
         _pop(arena, line, _LINE_WORDS)
         if place < 0:
             continue
-        if cells[wanted * width + COL_TIME] < oldest:
+        if oldest != LONG_AGO and cells[wanted * width + COL_TIME] < oldest:
             # It stays for a match that may be left over, but counts no more.
             arena[root + ROOT_QUEUED] -= 1
             continue
