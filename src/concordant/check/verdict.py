@@ -67,6 +67,7 @@ _VERBS = {
     "transaction": "did",
     "crash": "crashed",
     "restart": "restarted",
+    "end": "came to its end",
 }
 
 

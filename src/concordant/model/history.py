@@ -14,7 +14,10 @@ import msgspec
 from concordant.model.event import Event
 from concordant.model.kind import Value
 
-Step = Literal["publish", "deliver", "subscribe", "unsubscribe", "transaction", "crash", "restart"]
+Step = Literal[
+    "publish", "deliver", "subscribe", "unsubscribe", "transaction", "crash", "restart", "end"
+]
+"""`end`: the driver saw that nothing was left to do, so whatever is owed must be there."""
 
 
 class Row(
@@ -50,5 +53,7 @@ class Row(
     """Of a delivery: its place in what this process delivered for the subscription, from 1."""
     in_order: bool = True
     """False: delivered out of the promised order and marked so."""
+    level: str = ""
+    """Of a subscription: the order that was promised; empty if nothing was said."""
     event: Event | None = None
     """The published event itself, where a checker must evaluate predicates."""
