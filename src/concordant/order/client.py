@@ -275,8 +275,15 @@ class Client:
         if topics:
             self._listen(topics, given.cause, out)
             out.append(Note("", "subscribe", topics, (), given.cause))
+        # The last life may have ended between the disk and the history: say everything again.
+        left = dict.fromkeys(
+            t for one in given.records if isinstance(one, Left) for t in one.topics
+        )
+        left_for_good = tuple(topic for topic in left if topic not in state.topics)
+        if left_for_good:
+            out.append(Note("", "unsubscribe", left_for_good, (), given.cause))
         published = tuple(one.event for one in given.records if isinstance(one, Published))
-        if published:  # the last life may have ended between the disk and the history
+        if published:
             out.append(Note("", "publish", (), published, given.cause))
         if waiting:
             self._deliver(waiting, given.cause, out, durable=False)

@@ -30,7 +30,7 @@ FAST_SHARE, FAST, SLOW = 0.8, (21_000, 10_850), (240_000, 129_270)
 """Mean and deviation of fast and slow links, in microseconds (Baldoni 2011, section 6)."""
 
 
-class Latency(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Latency(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """How long packets take on a link."""
 
     model: Literal["constant", "uniform", "two-gaussian"] = "uniform"
@@ -56,7 +56,7 @@ class Latency(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return lambda: max(LATENCY_US_MIN, int(gauss(mean, deviation)))
 
 
-class NetworkSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NetworkSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A network as a scenario describes it."""
 
     latency: Latency = Latency()

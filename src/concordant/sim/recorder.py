@@ -9,12 +9,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from concordant.machine.effects import Delivery
 from concordant.model.event import Event
 from concordant.model.history import Row, Step
 
-_Written = tuple[Step, int, str, Event | Delivery | tuple[str, ...]]
+
+class _Noted(NamedTuple):
+    topics: tuple[str, ...]
+    text: str
+
+
+_What = Event | Delivery | _Noted
+_Written = tuple[Step, int, str, _What]
 
 
 class Recorder:
@@ -42,16 +50,22 @@ class Recorder:
         for delivery in deliveries:
             self._written.append(("deliver", now, process, delivery))
 
-    def noted(self, now: int, process: str, step: Step, topics: tuple[str, ...] = ()) -> None:
-        self._written.append((step, now, process, topics))
+    def noted(
+        self,
+        now: int,
+        process: str,
+        step: Step,
+        topics: tuple[str, ...] = (),
+        *,
+        text: str = "",
+    ) -> None:
+        self._written.append((step, now, process, _Noted(topics, text)))
 
     def rows(self) -> Iterator[Row]:
         """The history, in the order of virtual time."""
         return (self._row(*one) for one in self._written)
 
-    def _row(
-        self, step: Step, now: int, process: str, what: Event | Delivery | tuple[str, ...]
-    ) -> Row:
+    def _row(self, step: Step, now: int, process: str, what: _What) -> Row:
         if isinstance(what, Delivery):
             return Row(
                 self.run,
@@ -71,4 +85,4 @@ class Recorder:
                 self.run, process, step, now, topics=(what.topic,), events=(what.id,), event=what
             )
         level = self.level if step == "subscribe" else ""
-        return Row(self.run, process, step, now, topics=what, level=level)
+        return Row(self.run, process, step, now, text=what.text, topics=what.topics, level=level)

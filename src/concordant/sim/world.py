@@ -67,13 +67,14 @@ class Node:
         "service_us",
         "sync_us",
         "up",
+        "usual_service_us",
     )
 
     def __init__(self, name: str, *, service_us: int = 0, sync_us: int = 0) -> None:
         self.name = name
         self.up = False
         self.paused = False
-        self.service_us = service_us
+        self.service_us = self.usual_service_us = service_us
         """What one message costs."""
         self.sync_us = sync_us
         """How long a write takes to be durable."""
@@ -140,7 +141,7 @@ class World:
         self.now = 0
         self._step_count_max = step_count_max
         self.step_count = 0
-        self.recorder = recorder or Recorder(seed)
+        self.recorder = Recorder(seed) if recorder is None else recorder
         self.network = Network(
             network or NetworkSpec(), Random(f"{seed}/network"), self.count_fault
         )
@@ -359,7 +360,8 @@ class World:
         if note.step == "publish":
             self.recorder.published(self.now, place.node.name, note.events)
         elif note.step is not None:
-            self.recorder.noted(self.now, place.node.name, note.step, note.topics)
+            name = place.node.name
+            self.recorder.noted(self.now, name, note.step, note.topics, text=note.text)
 
     def _ignore(self, place: Place, topics: Iterable[str]) -> None:
         for topic in topics:
@@ -412,7 +414,7 @@ class World:
     # --- what faults do -----------------------------------------------------------------------
 
     def crash(self, name: str) -> None:
-        """End the machines of a node; of a write that was running, nobody knows how much is left."""
+        """End the machines of a node; of a running write, nobody knows how much was done."""
         node = self.nodes[name]
         if not node.up:
             return
@@ -474,8 +476,8 @@ class World:
 
     @property
     def held_count(self) -> int:
-        """Items that wait somewhere; 0 is a quiet system."""
-        return sum(place.machine.held_count + len(place.waiting) for place in self.places.values())
+        """Items that wait somewhere for a message; 0 is a quiet system."""
+        return sum(place.machine.held_count for place in self.places.values())
 
 
 def _write(log: list[Record], effect: Persist) -> None:

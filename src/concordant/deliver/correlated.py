@@ -1,0 +1,109 @@
+"""The kernel on top of a level: a client that delivers relations instead of events.
+
+It wraps the client of any level and changes nothing but its deliveries: events that the level
+delivers in order go to the engine, and the relations that they complete go to the application.
+Two subscribers of one subscription whose levels deliver the same events in the same order
+therefore deliver the same relations in the same order. An event that the level says is out of order
+is not correlated; it is noted. After a crash the level delivers everything again from its durable
+log, the engine finds the same relations again, and those that the application took are left out.
+
+Live traffic comes in ones and twos, so the clear engine does the work; this module is the one place
+where that is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from concordant.correlate.engine import Engine
+from concordant.correlate.plan import compile_plan
+from concordant.machine.contract import Machine
+from concordant.machine.effects import Deliver, Delivery, Effect, Note
+from concordant.machine.inputs import Input, Started
+from concordant.machine.instant import Instant
+from concordant.model.event import Event
+from concordant.model.subscription import Subscription
+from concordant.model.topic import Schemas
+
+
+class _State(msgspec.Struct):
+    inner: bytes
+    engine: bytes
+    position: int
+
+
+class Correlated:
+    """A client of some level, with subscriptions on top."""
+
+    def __init__(
+        self,
+        client: Machine,
+        *,
+        subscriptions: Sequence[Subscription],
+        schemas: Schemas,
+        time_ordered: bool,
+    ) -> None:
+        """`time_ordered`: the level delivers by time, so that `within` may forget what is old."""
+        self._client = client
+        self._engine = Engine(compile_plan(subscriptions, schemas), time_ordered=time_ordered)
+        self._position = 0
+        self._texts = tuple(str(subscription) for subscription in subscriptions)
+
+    def handle(self, now: Instant, given: Input) -> list[Effect]:
+        taken_count = 0
+        if isinstance(given, Started):
+            taken_count = given.taken_count
+            given = Started(given.records, 0, given.cause)
+        out: list[Effect] = []
+        for effect in self._client.handle(now, given):
+            if isinstance(effect, Deliver):
+                out += self._correlate(effect, taken_count)
+            elif isinstance(effect, Note) and effect.step == "subscribe":
+                text = "\n".join(self._texts)
+                out.append(msgspec.structs.replace(effect, text=text))
+            else:
+                out.append(effect)
+        return out
+
+    def _correlate(self, effect: Deliver, taken_count: int) -> list[Effect]:
+        out: list[Effect] = []
+        events: list[Event] = []
+        for delivery in effect.deliveries:
+            if delivery.in_order:
+                events += delivery.events
+            else:
+                late = ", ".join(event.id for event in delivery.events)
+                out.append(Note(f"too late to be correlated: {late}", cause=effect.cause))
+        found: list[Delivery] = []
+        for relation in self._engine.step(events):
+            self._position += 1
+            if self._position > taken_count:
+                found.append(
+                    Delivery(
+                        relation.events,
+                        self._position,
+                        True,
+                        relation.subscription,
+                        relation.conjunction,
+                        relation.key,
+                    )
+                )
+        if found:
+            out.append(Deliver(tuple(found), effect.cause))
+        return out
+
+    @property
+    def held_count(self) -> int:
+        return self._client.held_count
+
+    def snapshot(self) -> bytes:
+        state = _State(self._client.snapshot(), self._engine.save(), self._position)
+        return msgspec.msgpack.encode(state)
+
+    def restore(self, data: bytes) -> None:
+        state = msgspec.msgpack.decode(data, type=_State)
+        self._client.restore(state.inner)
+        self._engine.load(state.engine)
+        self._position = state.position

@@ -1,0 +1,165 @@
+"""Which protocols can be simulated, and how one is put into a world.
+
+A protocol here is a name, the level that it promises, and a function that makes its machines. A new
+one is a line in `PROTOCOLS`. With a subscription text, every subscriber gets the kernel on top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from random import Random
+from typing import Any
+
+import msgspec
+
+from concordant.deliver.correlated import Correlated
+from concordant.errors import UsageError
+from concordant.language import checked, parse
+from concordant.machine.contract import Machine
+from concordant.machine.detector import Detector
+from concordant.machine.view import View
+from concordant.model.kind import Kind
+from concordant.model.topic import Topic, schemas
+from concordant.order.broadcast.sequencer import SequencedClient, Sequencer
+from concordant.order.client import ClientOptions
+from concordant.order.clock import ClockClient
+from concordant.order.fifo import FifoClient
+from concordant.order.none import NoneClient
+from concordant.sim.popularity import chosen
+from concordant.sim.scenario import Scenario
+from concordant.sim.world import World
+
+SEQUENCER = "sequencer"
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """Who publishes and subscribes what."""
+
+    publishes: dict[str, tuple[str, ...]]
+    subscribes: dict[str, tuple[str, ...]]
+
+    @property
+    def sources(self) -> dict[str, tuple[str, ...]]:
+        """For each topic, who publishes to it."""
+        found: dict[str, list[str]] = {}
+        for name, topics in self.publishes.items():
+            for topic in topics:
+                found.setdefault(topic, []).append(name)
+        return {topic: tuple(names) for topic, names in found.items()}
+
+
+def layout_of(scenario: Scenario, seed: str) -> Layout:
+    """Topics of publishers by turns, topics of subscribers by popularity."""
+    rng = Random(f"{seed}/layout")
+    topics, shape = scenario.topics, scenario.topology
+    count = shape.topics_per_publisher or len(topics)
+    publishes = {
+        name: tuple(topics[(number + k) % len(topics)] for k in range(min(count, len(topics))))
+        for number, name in enumerate(scenario.publishers)
+    }
+    wanted = shape.topics_per_subscriber or len(topics)
+    subscribes = {
+        name: chosen(topics, wanted, shape.popularity, rng) for name in scenario.subscribers
+    }
+    return Layout(publishes, subscribes)
+
+
+Build = Callable[[World, Scenario, Layout], None]
+
+
+class Protocol(msgspec.Struct, frozen=True):
+    """A way to order events."""
+
+    level: str
+    build: Build
+    settle_us: int = 0
+    """How long a quiet system may still have something to do, beyond its clients' marks."""
+
+
+def _clients(
+    kind: Callable[..., Machine], world: World, scenario: Scenario, layout: Layout, **others: Any
+) -> None:
+    sources = layout.sources
+    options = options_of(scenario)
+    on_top = _correlation(scenario)
+    for name in scenario.nodes:
+
+        def make(name: str = name) -> Machine:
+            client = kind(
+                name,
+                topics=layout.subscribes.get(name, ()),
+                publishes=layout.publishes.get(name, ()),
+                sources=sources,
+                options=options,
+                **others,
+            )
+            return on_top(client) if name in layout.subscribes else client
+
+        shape = scenario.topology
+        world.add(name, make, service_us=shape.service_us, sync_us=shape.sync_us)
+
+
+def _sequencer(world: World, scenario: Scenario, layout: Layout) -> None:
+    shape = scenario.topology
+    options = options_of(scenario)
+    world.add(
+        SEQUENCER,
+        lambda: Sequencer(SEQUENCER, options=options),
+        service_us=shape.service_us,
+        sync_us=shape.sync_us,
+    )
+    _clients(SequencedClient, world, scenario, layout, sequencer=SEQUENCER)
+
+
+def _clock(world: World, scenario: Scenario, layout: Layout) -> None:
+    _clients(ClockClient, world, scenario, layout)
+    view = View.of(1, layout.publishes)
+    for name in scenario.nodes:
+        make = partial(Detector, name, view=view, listeners=(name,))
+        world.add(detector_of(name), make, node=name)
+
+
+def detector_of(node: str) -> str:
+    """The address of a node's failure detector."""
+    return f"{node}/detector"
+
+
+PROTOCOLS: Mapping[str, Protocol] = {
+    "none": Protocol("none", partial(_clients, NoneClient)),
+    "fifo": Protocol("fifo", partial(_clients, FifoClient)),
+    "clock": Protocol("total strict", _clock, settle_us=400_000),
+    "sequencer": Protocol("total strict", _sequencer),
+}
+
+
+def protocol_of(scenario: Scenario) -> Protocol:
+    """The protocol that a scenario names."""
+    found = PROTOCOLS.get(scenario.protocol)
+    if found is None:
+        raise UsageError(
+            f"there is no protocol {scenario.protocol!r}",
+            hint=f"the protocols are {', '.join(PROTOCOLS)}",
+        )
+    return found
+
+
+def options_of(scenario: Scenario) -> ClientOptions:
+    """The options of clients, with the scenario's parameters."""
+    try:
+        return msgspec.convert(scenario.parameters, ClientOptions)
+    except msgspec.ValidationError as error:
+        raise UsageError(str(error), place="[parameters]") from None
+
+
+def _correlation(scenario: Scenario) -> Callable[[Machine], Machine]:
+    """What turns a client into one that delivers relations."""
+    if not scenario.subscription:
+        return lambda client: client
+    topics = schemas(Topic(name, {"kind": Kind.INT}) for name in scenario.topics)
+    good, derived = checked(parse(scenario.subscription), topics)
+    known = {**topics, **derived}
+    time_ordered = scenario.protocol == "clock"
+    return lambda client: Correlated(
+        client, subscriptions=good, schemas=known, time_ordered=time_ordered
+    )
