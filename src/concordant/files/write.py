@@ -53,7 +53,7 @@ def to_arrow(batch: Batch) -> Any:
     ids = pc.binary_join_element_wise(columns["source"], columns["seq"].cast(pa.string()), ":")
     columns["id"] = ids if batch.ids is None else pc.coalesce(_texts(batch.ids), ids)
     for name, column in _single_kinds(batch).items():
-        columns[name] = _array(column)
+        columns[name] = array_of(column)
     return pa.table(columns)
 
 
@@ -120,7 +120,8 @@ def _single_kinds(batch: Batch) -> dict[str, Column]:
     return columns
 
 
-def _array(column: Column) -> Any:
+def array_of(column: Column) -> Any:
+    """A column of a batch as an Arrow array."""
     if column.kind is Kind.STRING:
         return _texts(column)
     if column.kind is Kind.NULL:

@@ -1,0 +1,62 @@
+"""Tables: rows of a partition to one task, sorted, then one Arrow hop through the core.
+
+Spark sorts within a partition, so that a task needs no more memory than one chunk and the queues,
+however many events a key has. Starts nothing: the result is a plan like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from concordant.spark.job import Job
+from concordant.spark.normalise import bucket
+from concordant.spark.relations import answer_schema
+from concordant.spark.rows import SEQ, SOURCE, TIME, row_schema
+from concordant.spark.step import Bucket
+
+BUCKET_COUNT = 1 << 16
+"""Of tables: fine enough for any number of tasks, which Spark chooses by the size of the data."""
+
+_CHUNK = 1 << 16
+"""Rows joined before they are matched: Spark hands over fewer at a time than the kernel likes."""
+
+
+def answers_of(rows: DataFrame, job: Job) -> DataFrame:
+    """Everything that a job answers to travelling rows."""
+    sorted_rows = rows.repartition(bucket(job, BUCKET_COUNT)).sortWithinPartitions(
+        TIME, SOURCE, SEQ
+    )
+    return sorted_rows.mapInArrow(task(job), from_arrow_schema(answer_schema(job)))
+
+
+def task(job: Job) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """What one task does with its rows."""
+
+    def run(batches: Iterable[Any]) -> Iterator[Any]:
+        whole = Bucket(job)
+        for table in _chunks(job, batches):
+            yield from whole.take(table).to_batches()
+
+    return run
+
+
+def _chunks(job: Job, batches: Iterable[Any]) -> Iterator[Any]:
+    waiting: list[Any] = []
+    count = 0
+    for batch in batches:
+        waiting.append(batch)
+        count += batch.num_rows
+        if count >= _CHUNK:
+            yield _table(job, waiting)
+            waiting, count = [], 0
+    if waiting:
+        yield _table(job, waiting)
+
+
+def _table(job: Job, batches: list[Any]) -> Any:
+    return pa.Table.from_batches(batches).cast(row_schema(job))

@@ -1,0 +1,206 @@
+"""The door for Spark: DataFrames and subscriptions in, a DataFrame of relations out.
+
+It joins the layers (schema, check, job, rows, step) and adds nothing to their meaning. A static
+DataFrame gives a static one; nothing runs before somebody asks for rows. What the schemas show to
+be wrong is refused here, in the words of `concordant.local`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from concordant.errors import UsageError
+from concordant.files.part import Names
+from concordant.files.subscriptions import Question, checked_question, read_subscriptions
+from concordant.model.emission import emitters
+from concordant.model.expression import Slot
+from concordant.model.kind import Kind
+from concordant.spark import batch
+from concordant.spark.job import OWN_FIELDS, Job, make_job
+from concordant.spark.normalise import travelling
+from concordant.spark.schema import Input, read_schema, topics_of
+
+Events = DataFrame | Mapping[str, DataFrame]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question over DataFrames, checked and ready to run."""
+
+    job: Job
+    inputs: tuple[Input, ...]
+    progress: str | None = None
+
+    def rows(self) -> DataFrame:
+        """The rows that travel."""
+        return travelling(self.inputs, self.job, progress=self.progress)
+
+
+def correlate(
+    events: Events,
+    subscriptions: Question,
+    *,
+    match: str | None = None,
+    consume: str | None = None,
+    attributes: Sequence[str] | str | None = None,
+    bad: str = "fail",
+    topic: str | None = None,
+    **columns: Any,
+) -> DataFrame:
+    """The relations that events form, one row each.
+
+    `events` is a DataFrame with a column `topic` (or of the one topic given by name), or a mapping
+    from topic to DataFrame. `columns` name the columns to use: `time="ts"`, `source=…`, `seq=…`,
+    `id=…`, `topic_column=…`. `attributes` are shown with each event: those named, `"*"` for all, or
+    those that the subscriptions read. A row that cannot be an event ends the job, or is left out
+    with `bad="skip"`.
+
+    Columns of the result: `subscription`, `conjunction`, `key`, `position`, `id`, `at`, `tie`, then
+    for one subscription a struct per slot, for several an array `events`. Rows have no order of
+    their own in Spark; `in_order` sorts them.
+    """
+    asked = ask(
+        events,
+        subscriptions,
+        match=match,
+        consume=consume,
+        attributes=attributes,
+        bad=bad,
+        topic=topic,
+        **columns,
+    )
+    if any(one.frame.isStreaming for one in asked.inputs):
+        raise UsageError(
+            "the events are a stream, and correlate takes tables",
+            hint="use concordant.spark.stream, which keeps state between micro-batches",
+        )
+    return relations(batch.answers_of(asked.rows(), asked.job), asked.job)
+
+
+def in_order(found: DataFrame) -> DataFrame:
+    """Relations in the order in which the kernel delivers them."""
+    return found.orderBy("at", "tie")
+
+
+def ask(
+    events: Events,
+    subscriptions: Question,
+    *,
+    match: str | None = None,
+    consume: str | None = None,
+    attributes: Sequence[str] | str | None = None,
+    bad: str = "fail",
+    topic: str | None = None,
+    topic_column: str = "topic",
+    time: str = "time",
+    source: str = "source",
+    seq: str = "seq",
+    id: str = "id",
+    time_ordered: bool = True,
+    progress: str | None = None,
+) -> Asked:
+    """Check a question against the schemas of DataFrames; no job starts."""
+    if bad not in ("fail", "skip"):
+        raise UsageError(f"bad={bad!r} is unknown", hint="'fail' or 'skip'")
+    wanted = read_subscriptions(subscriptions, match=match, consume=consume)
+    names = Names(topic=topic_column, source=source, seq=seq, time=time, id=id)
+    if len(set(names.all)) < len(names.all):
+        raise UsageError(
+            "one column is named for two purposes",
+            hint="time, source, seq, id and topic come from different columns",
+        )
+    inputs = _inputs(events, names, topic)
+    derived_names = emitters(wanted)
+    topics = topics_of(
+        inputs, tuple(t for one in wanted for t in one.topics if t not in derived_names)
+    )
+    try:
+        good, derived = checked_question(wanted, topics, question=subscriptions)
+    except UsageError:
+        _refuse_unusable(inputs, wanted)
+        raise
+    job = make_job(
+        good,
+        topics,
+        derived,
+        attributes=attributes,
+        time_ordered=time_ordered,
+        skip_bad=bad == "skip",
+    )
+    return Asked(job, tuple(inputs), progress)
+
+
+def relations(answers: DataFrame, job: Job) -> DataFrame:
+    """The relations among a job's answers, with a column per slot where there is one question."""
+    found = answers.filter(F.col("what").isNull()).drop("what", "reason")
+    if len(job.subscriptions) > 1:
+        return found
+    plan = job.whole_plan.subscriptions[0]
+    places: dict[Slot, dict[int, int]] = {}
+    for conjunction in plan.conjunctions:
+        for place, slot in enumerate(conjunction.whole.slots):
+            places.setdefault(slot, {})[conjunction.number] = place
+    columns = [_slot(job, slot, places[slot], len(plan.conjunctions)) for slot in sorted(places)]
+    return found.select("*", *columns).drop("events")
+
+
+def slot_name(slot: Slot, slots: Sequence[Slot]) -> str:
+    """The column of a slot: its topic, numbered where the topic has several."""
+    several = any(other.topic == slot.topic and other != slot for other in slots)
+    return f"{slot.topic}_{slot.instance}" if several else slot.topic
+
+
+def _slot(job: Job, slot: Slot, places: Mapping[int, int], count: int) -> Column:
+    plan = job.whole_plan.subscriptions[0]
+    slots = [slot for one in plan.conjunctions for slot in one.whole.slots]
+    kinds = job.whole_plan.schemas[slot.topic].attributes
+    event: Column | None = None
+    for number, place in places.items():
+        one = F.get(F.col("events"), F.lit(place))
+        if len(places) == count and len(set(places.values())) == 1:
+            event = one
+        elif event is None:
+            event = F.when(F.col("conjunction") == number, one)
+        else:
+            event = event.when(F.col("conjunction") == number, one)
+    assert event is not None
+    shown = [event[name].alias(name) for name in OWN_FIELDS]
+    for field, (name, kind) in job.fields:
+        if kinds.get(name, Kind.NULL) is kind:
+            shown.append(event[field].alias(name))
+    whole = F.when(event.isNotNull(), F.struct(*shown))
+    return whole.alias(slot_name(slot, slots))
+
+
+def _inputs(events: Events, names: Names, topic: str | None) -> list[Input]:
+    given: list[tuple[DataFrame, str | None, bool]]
+    if isinstance(events, Mapping):
+        given = [(frame, name, True) for name, frame in events.items()]
+    else:
+        given = [(events, topic, False)]
+    if not given:
+        raise UsageError("there is no input", hint="give a DataFrame, or {'Topic': DataFrame}")
+    found = []
+    for number, (frame, name, own) in enumerate(given, 1):
+        if not hasattr(frame, "mapInArrow"):
+            raise UsageError(
+                f"a {type(frame).__name__} is no DataFrame of Spark",
+                hint="for files and tables in memory use concordant.local.correlate",
+            )
+        table = "table" if len(given) == 1 else f"table{number}"
+        found.append(read_schema(frame, table, names=names, topic=name, own_topic=own))
+    return found
+
+
+def _refuse_unusable(inputs: Sequence[Input], wanted: Any) -> None:
+    """If a column that is asked for has a type with no order, that is the better sentence."""
+    text = " ".join(str(one) for one in wanted)
+    for one in inputs:
+        for name in one.unusable:
+            if f".{name}" in text or f"by {name}" in text:
+                one.refuse_unusable(name)

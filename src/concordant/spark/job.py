@@ -1,0 +1,179 @@
+"""What a task needs to know, as plain values that can be sent to a worker.
+
+A job is made once, by the driver, from checked subscriptions and the schemas of the input. It says
+which columns travel, which subscriptions are matched together and what is shown of a relation's
+events. It holds no rows and knows no Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from concordant.correlate.plan import Plan, compile_plan
+from concordant.errors import UsageError
+from concordant.language.kinds import unknown_attribute
+from concordant.model.expression import attributes_of
+from concordant.model.kind import RESERVED, Kind
+from concordant.model.predicate import Comparison
+from concordant.model.subscription import Subscription
+from concordant.model.topic import Topic, schemas
+from concordant.spark.layout import SubscriptionSet, sets_of
+
+Wanted = tuple[str, Kind]
+"""A column: an attribute's name and kind, as in a batch."""
+
+OWN_FIELDS = ("id", "topic", "source", "seq", "time")
+"""What is shown of every event of a relation, beside its attributes."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One question over one input."""
+
+    subscriptions: tuple[Subscription, ...]
+    topics: tuple[Topic, ...]
+    """Topics of the input with the attributes that travel; the n-th has code n."""
+    derived: tuple[Topic, ...]
+    sets: tuple[SubscriptionSet, ...]
+    shown: tuple[str, ...]
+    """Names of attributes that the events of a relation are shown with."""
+    time_ordered: bool = True
+    """False where the order is a log's own and times may go back."""
+    skip_bad: bool = False
+    """What becomes of a row that cannot be an event: skipped and told, or the end of the run."""
+    muted: frozenset[str] = frozenset()
+    """Subscriptions that nobody wants any more, but whose kernel others still live in."""
+
+    @cached_property
+    def columns(self) -> tuple[Wanted, ...]:
+        """The attributes that travel, with their kinds, each once; nulls need no column."""
+        found = dict.fromkeys(pair for topic in self.topics for pair in topic.attributes.items())
+        return tuple(pair for pair in found if pair[1] is not Kind.NULL)
+
+    @cached_property
+    def fields(self) -> tuple[tuple[str, Wanted], ...]:
+        """The attributes of a shown event: field name, and where the value comes from."""
+        kinds: dict[str, dict[Kind, None]] = {}
+        for topic in (*self.topics, *self.derived):
+            for name, kind in topic.attributes.items():
+                if name in self.shown and kind is not Kind.NULL:
+                    kinds.setdefault(name, {})[kind] = None
+        return tuple(
+            (name if len(found) == 1 else f"{name}:{kind}", (name, kind))
+            for name, found in sorted(kinds.items())
+            for kind in found
+        )
+
+    @cached_property
+    def whole_plan(self) -> Plan:
+        """The plan of all subscriptions together: what the kernel alone would follow."""
+        return compile_plan(self.subscriptions, schemas((*self.topics, *self.derived)))
+
+    @cached_property
+    def ranks(self) -> Mapping[str, int]:
+        """Each subscription's place in the order of delivery."""
+        return {one.name: index for index, one in enumerate(self.whole_plan.subscriptions)}
+
+    @cached_property
+    def plans(self) -> tuple[Plan, ...]:
+        """One plan per set."""
+        topics = schemas((*self.topics, *self.derived))
+        return tuple(compile_plan(one.subscriptions, topics) for one in self.sets)
+
+    @cached_property
+    def dead_sets(self) -> tuple[int, ...]:
+        """Sets of which nobody wants a subscription any more."""
+        return tuple(
+            index
+            for index, one in enumerate(self.sets)
+            if all(subscription.name in self.muted for subscription in one.subscriptions)
+        )
+
+
+def make_job(
+    subscriptions: Sequence[Subscription],
+    known: Mapping[str, Topic],
+    derived: Mapping[str, Topic],
+    *,
+    attributes: Sequence[str] | str | None = None,
+    time_ordered: bool = True,
+    skip_bad: bool = False,
+    generations: Sequence[Sequence[str]] | None = None,
+    muted: Iterable[str] = (),
+) -> Job:
+    """A job of checked subscriptions over known topics.
+
+    `attributes` are shown with a relation's events: those named, `"*"` for all, or (None) those
+    that the subscriptions themselves read. `generations` are names of subscriptions that came
+    together: each generation has kernels of its own, so that a later one can be added.
+    """
+    read = {topic: names for topic, names in _read(subscriptions).items() if topic in known}
+    if attributes is None:
+        shown = sorted({name for names in _read(subscriptions).values() for name in names})
+    elif attributes == "*":
+        shown = sorted({name for topic in read for name in known[topic].attributes})
+    else:
+        shown = sorted({attributes} if isinstance(attributes, str) else set(attributes))
+        _check_shown(shown, [known[topic] for topic in read], derived)
+    for name in set(shown) & set(OWN_FIELDS):
+        raise UsageError(
+            f"the attribute '{name}' has the name of what every event is shown with "
+            f"({', '.join(OWN_FIELDS)})",
+            hint="rename the column, or name the attributes to show: attributes=[…]",
+        )
+    topics = [
+        Topic(
+            topic,
+            {
+                name: kind
+                for name, kind in known[topic].attributes.items()
+                if name in names or name in shown
+            },
+        )
+        for topic, names in read.items()
+    ]
+    return Job(
+        tuple(subscriptions),
+        tuple(sorted(topics, key=lambda topic: topic.name)),
+        tuple(derived.values()),
+        tuple(
+            one
+            for names in generations or [[one.name for one in subscriptions]]
+            for one in sets_of([each for each in subscriptions if each.name in names])
+        ),
+        tuple(shown),
+        time_ordered,
+        skip_bad,
+        frozenset(muted),
+    )
+
+
+def _check_shown(
+    shown: Sequence[str], topics: Sequence[Topic], derived: Mapping[str, Topic]
+) -> None:
+    known = {name for topic in (*topics, *derived.values()) for name in topic.attributes}
+    for name in shown:
+        if name not in known:
+            raise unknown_attribute(topics[0], name)
+
+
+def _read(subscriptions: Sequence[Subscription]) -> dict[str, set[str]]:
+    """The attributes that subscriptions read, by topic; reserved names left out."""
+    found: dict[str, set[str]] = {}
+    for one in subscriptions:
+        for topic in one.topics:
+            found.setdefault(topic, set()).update(one.partition_by)
+        sides = [
+            side
+            for conjunction in one.conjunctions
+            for predicate in conjunction.predicates
+            if isinstance(predicate, Comparison)
+            for side in (predicate.left, predicate.right)
+        ]
+        sides += [field.value for field in one.emit.fields] if one.emit else []
+        for side in sides:
+            for attribute in attributes_of(side):
+                found[attribute.slot.topic].add(attribute.name)
+    return {topic: names - RESERVED.keys() for topic, names in found.items()}

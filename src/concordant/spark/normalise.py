@@ -1,0 +1,190 @@
+"""DataFrames of any shape to travelling rows: only what is asked for, in the columns it travels in.
+
+Unary predicates and column pruning happen here, in the JVM, before a row reaches Python. A filter
+may let through more than the kernel admits, never less. Knows DataFrames and jobs; starts nothing.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from concordant.model.expression import Attribute, Constant, Expression
+from concordant.model.kind import Kind
+from concordant.model.predicate import Comparison
+from concordant.model.topic import Topic
+from concordant.spark.job import Job
+from concordant.spark.layout import SubscriptionSet
+from concordant.spark.rows import ID, MARK, SEQ, SET, SOURCE, TIME, TOPIC, attribute_column
+from concordant.spark.schema import Input
+
+ALTERNATIVES_MAX = 32
+"""Filters of one topic that are tried in the JVM; with more, the kernel's index is better."""
+
+_EXACT_MAX = 2**53
+"""Integers below are floats exactly, so that Spark compares them as we do."""
+
+_OPS: dict[str, Callable[[Column, Column], Column]] = {
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "=": operator.eq,
+    "!=": operator.ne,
+}
+
+
+def travelling(inputs: Sequence[Input], job: Job, *, progress: str | None = None) -> DataFrame:
+    """All rows that some subscription may want, one copy for each set that may.
+
+    Rows of the topic `progress` travel as marks.
+    """
+    return reduce(DataFrame.unionAll, [_one(each, job, progress) for each in inputs])
+
+
+def _one(given: Input, job: Job, progress: str | None) -> DataFrame:
+    fields = given.reserved
+    source = fields[SOURCE].column.cast("string") if SOURCE in fields else F.lit(given.name)
+    columns = [
+        _topic_code(given, job, progress).alias(TOPIC),
+        F.when(source != "", source).alias(SOURCE),
+        fields[SEQ].column.cast("bigint").alias(SEQ),
+        fields[TIME].instant().alias(TIME),
+        (fields[ID].column.cast("string") if ID in fields else F.lit(None).cast("string")).alias(
+            ID
+        ),
+    ]
+    for name, kind in job.columns:
+        columns.append(_attribute(given, job, name, kind).alias(attribute_column(name, kind)))
+    frame = given.frame.select(*columns)
+    wanted = [_wanted(one, job) for one in job.sets]
+    if len(wanted) == 1:
+        return frame.filter(wanted[0]).select(F.lit(0).alias(SET), "*")
+    numbers = F.array(*(F.when(column, F.lit(index)) for index, column in enumerate(wanted)))
+    return frame.select(F.explode(F.array_compact(numbers)).alias(SET), "*")
+
+
+def _topic_code(given: Input, job: Job, progress: str | None) -> Column:
+    codes = {topic.name: code for code, topic in enumerate(job.topics)}
+    if progress is not None:
+        codes[progress] = MARK
+    if given.topic is not None:
+        return F.lit(codes.get(given.topic, len(job.topics))).cast("int")
+    name = given.reserved["topic"].column.cast("string")
+    found = F.lit(len(job.topics))  # a topic that nobody asks for: filtered out below
+    for topic, code in codes.items():
+        found = F.when(name == topic, F.lit(code)).otherwise(found)
+    return F.when(name.isNull() | (name == ""), F.lit(None)).otherwise(found).cast("int")
+
+
+def _attribute(given: Input, job: Job, name: str, kind: Kind) -> Column:
+    field = given.attributes.get(name)
+    if field is None or field.kind is not kind:
+        types = {Kind.BOOL: "boolean", Kind.FLOAT: "double", Kind.STRING: "string"}
+        return F.lit(None).cast(types.get(kind, "bigint"))
+    return field.value()
+
+
+def bucket(job: Job, count: int) -> Column:
+    """The bucket of a travelling row, from 0 to below `count`; rows of one partition share it."""
+    numbers: list[Column] = []
+    for index, one in enumerate(job.sets):
+        key = [column for name in one.key for column in _key_columns(job, name)]
+        hashed = F.pmod(F.xxhash64(F.lit(index), *key), F.lit(count)).cast("int")
+        numbers.append(hashed)
+    if len(numbers) == 1:
+        return numbers[0]
+    found = numbers[-1]
+    for index, number in enumerate(numbers[:-1]):
+        found = F.when(F.col(SET) == index, number).otherwise(found)
+    return found
+
+
+def _key_columns(job: Job, name: str) -> list[Column]:
+    """Columns whose equality is the equality of partition values."""
+    if name in (SOURCE, SEQ, TIME):
+        return [F.col(name)]
+    found = []
+    for attribute, kind in job.columns:
+        if attribute == name:
+            column = _column(name, kind)
+            if kind is Kind.FLOAT:  # NaN counts as null, and the two zeros are one value
+                column = F.when(~F.isnan(column), column + F.lit(0.0))
+            found.append(column)
+    return found
+
+
+# --- unary predicates -----------------------------------------------------------------------------
+
+
+def _wanted(one: SubscriptionSet, job: Job) -> Column:
+    """May some subscription of the set want the row? Rows without a topic go on, to be told."""
+    codes = {topic.name: code for code, topic in enumerate(job.topics)}
+    wanted = F.col(TOPIC).isNull() | (F.col(TOPIC) == MARK)
+    for name in one.topics if any(s.name not in job.muted for s in one.subscriptions) else ():
+        is_topic = F.col(TOPIC) == codes[name]
+        admitted = _admitted(one, job.topics[codes[name]], job)
+        wanted = wanted | (is_topic if admitted is None else is_topic & admitted)
+    return F.coalesce(wanted, F.lit(False))
+
+
+def _admitted(one: SubscriptionSet, topic: Topic, job: Job) -> Column | None:
+    """What every event that can enter a queue satisfies; None if that may be any."""
+    if one.reads_neighbours(topic.name):
+        return None  # an event that no slot wants is still a neighbour of others
+    alternatives: dict[str, Column] = {}
+    for subscription in one.subscriptions:
+        for conjunction in subscription.conjunctions:
+            for instance in range(1, conjunction.instances.get(topic.name, 0) + 1):
+                tests = [
+                    test
+                    for predicate in conjunction.predicates
+                    if isinstance(predicate, Comparison)
+                    and predicate.slots == ((topic.name, instance),)
+                    and (test := _test(predicate, topic, job)) is not None
+                ]
+                if not tests or len(alternatives) == ALTERNATIVES_MAX:
+                    return None
+                whole = reduce(operator.and_, (test for _, test in tests))
+                alternatives[" and ".join(text for text, _ in tests)] = whole
+    # A row without a time or seq goes on as well: it is told that it cannot be an event.
+    broken = F.col(TIME).isNull() | F.col(SEQ).isNull() | F.col(SOURCE).isNull()
+    return reduce(operator.or_, alternatives.values(), broken)
+
+
+def _test(predicate: Comparison, topic: Topic, job: Job) -> tuple[str, Column] | None:
+    """A predicate on one slot as a column, where Spark's answer is never a wrong no."""
+    left, right = _side(predicate.left, topic, job), _side(predicate.right, topic, job)
+    if left is None or right is None:
+        return None
+    kinds = {left[0], right[0]}
+    mixed = kinds == {Kind.INT, Kind.FLOAT} and (left[2] or right[2])
+    if len(kinds) > 1 and not mixed:
+        return None
+    return str(predicate), _OPS[predicate.op](left[1], right[1])
+
+
+def _side(expression: Expression, topic: Topic, job: Job) -> tuple[Kind, Column, bool] | None:
+    """Kind, column, and whether it is a number that integers and floats hold alike."""
+    if isinstance(expression, Constant):
+        value = expression.value
+        known = Kind.INT if expression.kind is Kind.TIME else expression.kind
+        return known, F.lit(value), isinstance(value, int | float) and abs(value) < _EXACT_MAX
+    if not isinstance(expression, Attribute):
+        return None
+    reserved = {TIME: Kind.INT, SEQ: Kind.INT, SOURCE: Kind.STRING}
+    if expression.name in reserved:
+        return reserved[expression.name], F.col(expression.name), False
+    kind = topic.attributes.get(expression.name, Kind.NULL)
+    if (expression.name, kind) not in job.columns:
+        return None
+    shown = Kind.INT if kind is Kind.TIME else kind
+    return shown, _column(expression.name, kind), False
+
+
+def _column(name: str, kind: Kind) -> Column:
+    return F.col("`" + attribute_column(name, kind).replace("`", "``") + "`")

@@ -1,0 +1,316 @@
+"""What a step found, as one Arrow table: relations, and rows that were set aside.
+
+Columns are made whole: Python loops go over subscriptions and distinct partition values, never over
+relations, unless derived topics are in play (then only their places in the order are worked out one
+by one). Knows Arrow and the kernel's records, no Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from concordant.correlate.columns import Array, Batch, Column
+from concordant.correlate.found import Found, Records
+from concordant.correlate.plan import Plan, SubscriptionPlan
+from concordant.files.write import array_of
+from concordant.model.kind import Kind, Value
+from concordant.spark.job import Job
+from concordant.spark.rows import Rejected
+
+INSTANT = pa.timestamp("us", "UTC")
+TIE = pa.struct([("source", pa.string()), ("seq", pa.int64()), ("rank", pa.list_(pa.int32()))])
+"""What orders relations of the same instant: the completing event, then the order of delivery."""
+
+_TYPES = {
+    Kind.BOOL: pa.bool_(),
+    Kind.INT: pa.int64(),
+    Kind.FLOAT: pa.float64(),
+    Kind.STRING: pa.string(),
+    Kind.TIME: INSTANT,
+}
+
+
+def event_type(job: Job) -> Any:
+    """The Arrow type of a relation's event."""
+    return pa.struct(
+        [
+            ("id", pa.string()),
+            ("topic", pa.string()),
+            ("source", pa.string()),
+            ("seq", pa.int64()),
+            ("time", INSTANT),
+            *((field, _TYPES[kind]) for field, (_, kind) in job.fields),
+        ]
+    )
+
+
+def answer_schema(job: Job) -> Any:
+    """The schema of everything that a step gives."""
+    return pa.schema(
+        [
+            ("what", pa.string()),  # null for relations; bad, late, repeated; counts
+            ("reason", pa.string()),
+            ("subscription", pa.string()),
+            ("conjunction", pa.int32()),
+            ("key", pa.list_(pa.string())),
+            ("position", pa.int64()),
+            ("id", pa.string()),
+            ("at", INSTANT),
+            ("tie", TIE),
+            ("events", pa.list_(event_type(job))),
+        ]
+    )
+
+
+def found_table(job: Job, found: Found) -> Any:
+    """The relations of one step, in order."""
+    paths = _paths(job, found) if len(found.stages) > 1 else None
+    tables = [
+        _stage_table(job, found, stage, paths) for stage, one in enumerate(found.stages) if len(one)
+    ]
+    if not tables:
+        return answer_schema(job).empty_table()
+    if found.order is None:
+        return tables[0]
+    whole = pa.concat_tables(tables).combine_chunks()
+    starts = [0, *accumulate(map(len, found.stages))]
+    return whole.take([starts[stage] + index for stage, index in found.order])
+
+
+def rejected_table(job: Job, rejected: Sequence[Rejected]) -> Any:
+    """Rows that were set aside, each with its one event as far as it is known."""
+    rows = [
+        {
+            "what": one.what,
+            "reason": one.reason,
+            "events": [
+                {
+                    "id": None if None in (one.source, one.seq) else f"{one.source}:{one.seq}",
+                    "topic": one.topic,
+                    "source": one.source,
+                    "seq": one.seq,
+                    "time": one.time,
+                }
+            ],
+        }
+        for one in rejected
+    ]
+    return pa.Table.from_pylist(rows, answer_schema(job))
+
+
+def told(job: Job, what: str, value: Any) -> Any:
+    """One row that carries a value as JSON, beside relations."""
+    text = msgspec.json.encode(value).decode()
+    return pa.Table.from_pylist([{"what": what, "reason": text}], answer_schema(job))
+
+
+def _stage_table(job: Job, found: Found, stage: int, paths: _Paths | None) -> Any:
+    records = found.stages[stage]
+    count, listed = len(records), len(records.events)
+    wanted, place = np.unique(np.concatenate([records.events, records.row]), return_inverse=True)
+    events = records.rows.keep(wanted).batches()[0]
+    completing = events.take(place[listed:])
+    base = found.base.take(records.at - found.base_position)
+    columns = _identities(job, found, stage, completing)
+    rank = _ranks(job, found, stage) if paths is None else paths.ranks(stage)
+    tie = pa.StructArray.from_arrays(
+        [array_of(base.source), pa.array(base.seq), rank], fields=list(TIE)
+    )
+    shown = _events(job, events).take(pa.array(place[:listed]))
+    return pa.table(
+        [
+            pa.nulls(count, pa.string()),
+            pa.nulls(count, pa.string()),
+            *columns,
+            pa.array(base.time, INSTANT),
+            tie,
+            pa.ListArray.from_arrays(pa.array(records.start, pa.int32()), shown),
+        ],
+        schema=answer_schema(job),
+    )
+
+
+def _events(job: Job, batch: Batch) -> Any:
+    """Events as structs."""
+    source = array_of(batch.source)
+    ids = pc.binary_join_element_wise(source, pa.array(batch.seq).cast(pa.string()), ":")
+    if batch.ids is not None:
+        ids = pc.coalesce(array_of(batch.ids), ids)
+    arrays = [
+        ids,
+        array_of(Column(Kind.STRING, batch.topic, None, batch.topic_names)),
+        source,
+        pa.array(batch.seq),
+        pa.array(batch.time, INSTANT),
+    ]
+    for _, (name, kind) in job.fields:
+        column = batch.attributes.get((name, kind))
+        arrays.append(pa.nulls(len(batch), _TYPES[kind]) if column is None else array_of(column))
+    return pa.StructArray.from_arrays(arrays, fields=list(event_type(job)))
+
+
+# --- who a relation is ----------------------------------------------------------------------------
+
+
+def _identities(job: Job, found: Found, stage: int, completing: Batch) -> list[Any]:
+    """Columns subscription, conjunction, key, position, id."""
+    records = found.stages[stage]
+    order = np.argsort(records.subscription, kind="stable")
+    pieces: list[list[Any]] = []
+    for plan, rows in _by_subscription(found, stage, order):
+        numbers = np.array([one.number for one in plan.conjunctions], np.int32)
+        conjunction = pa.array(numbers[records.conjunction[rows]])
+        names = pa.nulls(len(rows), pa.string()).fill_null(plan.name)
+        key, text = _keys(found.plan, plan, completing.take(rows))
+        ids = pc.binary_join_element_wise(
+            f"{plan.name}/", conjunction.cast(pa.string()), text, "/",
+            pa.array(records.ordinal[rows]).cast(pa.string()), "",
+        )  # fmt: skip
+        pieces.append([names, conjunction, key, pa.array(records.position[rows]), ids])
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
+    columns = [pa.concat_arrays(column) for column in zip(*pieces, strict=True)]
+    return columns if len(pieces) == 1 else [column.take(pa.array(back)) for column in columns]
+
+
+def _by_subscription(
+    found: Found, stage: int, order: Array
+) -> Iterator[tuple[SubscriptionPlan, Array]]:
+    which = found.stages[stage].subscription[order]
+    cuts = np.flatnonzero(np.diff(which)) + 1
+    for rows in np.split(order, cuts):
+        index = int(found.stages[stage].subscription[rows[0]])
+        yield found.plan.subscriptions[found.first[stage] + index], rows
+
+
+def _keys(plan: Plan, one: SubscriptionPlan, completing: Batch) -> tuple[Any, Any]:
+    """The partition values as lists of text, and as JSON text for ids."""
+    count = len(completing)
+    names = one.subscription.partition_by
+    if not names:
+        nothing = pa.array(np.zeros(count + 1, np.int32))
+        lists = pa.ListArray.from_arrays(nothing, pa.array([], pa.string()))
+        return lists, pa.nulls(count, pa.string()).fill_null("")
+    texts, parts = [], []
+    for name in names:
+        kinds = [plan.schemas[topic].kind(name) for topic in one.subscription.topics]
+        kind = next((k for k in kinds if k is not None and k is not Kind.NULL), Kind.NULL)
+        values, codes = _distinct(completing, name, kind)
+        shown = [_plain(value) for value in values]
+        text = [v if v is None or isinstance(v, str) else _json(v) for v in shown]
+        taken = pa.array(codes)
+        texts.append(pa.array(text, pa.string()).take(taken))
+        parts.append(pa.array([_json(v) for v in shown], pa.string()).take(taken))
+    flat = pa.concat_arrays(texts)
+    width = len(names)
+    woven = np.arange(count)[:, None] + count * np.arange(width)
+    lists = pa.ListArray.from_arrays(
+        pa.array(np.arange(0, count * width + 1, width), pa.int32()),
+        flat.take(pa.array(woven.ravel())),
+    )
+    joined = parts[0] if width == 1 else pc.binary_join_element_wise(*parts, ",")
+    return lists, pc.binary_join_element_wise("[", joined, "]", "")
+
+
+def _distinct(batch: Batch, name: str, kind: Kind) -> tuple[list[Value], Array]:
+    """The distinct values of an attribute and each row's place among them."""
+    if name == "time":
+        column = Column(Kind.INT, batch.time)
+    elif name == "seq":
+        column = Column(Kind.INT, batch.seq)
+    elif name == "source":
+        column = batch.source
+    else:
+        empty = Column(Kind.NULL, np.zeros(len(batch), np.bool_))
+        column = batch.attributes.get((name, kind), empty)
+    valid = np.ones(len(batch), np.bool_) if column.valid is None else column.valid
+    if column.kind is Kind.NULL:
+        return [None], np.zeros(len(batch), np.int64)
+    values = column.values
+    if column.kind is Kind.FLOAT:  # NaN is no value, and the two zeros are one
+        valid = valid & ~np.isnan(values)
+        values = np.where(valid, values, 0.0) + 0.0
+    found, codes = np.unique(values, return_inverse=True)
+    listed: list[Value] = found.tolist()
+    if column.kind is Kind.STRING:
+        listed = [column.dictionary[code] if code >= 0 else None for code in found]
+    return [*listed, None], np.where(valid, codes, len(listed))
+
+
+def _plain(value: Value) -> Value:
+    """JSON has no infinity, which is a partition of its own: it becomes text."""
+    return str(value) if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def _json(value: Value) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+# --- where a relation stands ----------------------------------------------------------------------
+
+
+def _ranks(job: Job, found: Found, stage: int) -> Any:
+    """Without derived topics: the subscription's place, then the conjunction's."""
+    records = found.stages[stage]
+    places = _places(job, found, stage)
+    ranks = np.stack(
+        [np.zeros(len(records), np.int32), places[records.subscription], records.conjunction], 1
+    ).astype(np.int32)
+    starts = pa.array(np.arange(0, ranks.size + 1, 3), pa.int32())
+    return pa.ListArray.from_arrays(starts, pa.array(ranks.ravel()))
+
+
+def _places(job: Job, found: Found, stage: int) -> Array:
+    """The place in the whole order of delivery of each subscription of a stage."""
+    names = [one.name for one in found.plan.subscriptions[found.first[stage] :]]
+    return np.array([job.ranks[name] for name in names], np.int64)
+
+
+class _Paths:
+    """Places in the order of delivery where derived events complete relations.
+
+    The kernel delivers by (what completed it, subscription, conjunction), and what completed it is
+    an event of the input or one derived by a relation that has such a place itself. Written out as
+    numbers, places of different buckets compare as the kernel compares them in one.
+    """
+
+    def __init__(self) -> None:
+        self.stages: list[list[list[int]]] = []
+        self.emitted: dict[tuple[str, int], list[int]] = {}
+
+    def ranks(self, stage: int) -> Any:
+        return pa.array(self.stages[stage], pa.list_(pa.int32()))
+
+
+def _paths(job: Job, found: Found) -> _Paths:
+    paths = _Paths()
+    for stage, records in enumerate(found.stages):
+        places = _places(job, found, stage)
+        paths.stages.append(
+            [_path(found, stage, index, places, paths) for index in range(len(records))]
+        )
+    return paths
+
+
+def _path(found: Found, stage: int, index: int, places: Array, paths: _Paths) -> list[int]:
+    records: Records = found.stages[stage]
+    relation = found.relation(stage, index)
+    completing = records.rows.event(int(records.row[index]))
+    depth = found.plan.topic_depth.get(completing.topic)
+    if depth is None:
+        trigger = [0]
+    else:
+        trigger = [depth, *paths.emitted[completing.source, completing.seq]]
+    subscription = int(records.subscription[index])
+    path = [*trigger, int(places[subscription]), int(records.conjunction[index])]
+    # The name that an event derived from this relation has (see model.emission).
+    source = relation.subscription + (f"/{relation.key_text}" if relation.key else "")
+    paths.emitted[source, relation.position] = path
+    return path

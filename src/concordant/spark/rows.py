@@ -1,0 +1,151 @@
+"""Rows as they arrive in a worker, to a batch of events; what cannot be an event is set aside.
+
+The driver has already cast every column (see `normalise`), so only values are looked at here: a
+missing topic, time, source or seq, and integers beyond the symmetric range. Knows Arrow, no Spark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from concordant.correlate.columns import Array, Batch, Column
+from concordant.files.arrow import texts_of, valid_of
+from concordant.files.table import blank_is_null
+from concordant.model.kind import INT_MIN, Kind
+from concordant.spark.job import Job
+
+SET, TOPIC, SOURCE, SEQ, TIME, ID = "set", "topic", "source", "seq", "time", "id"
+"""Names of the columns that travel beside the attributes."""
+
+MARK = -1
+"""The topic code of a progress mark: no event, but a sign that its source has come so far."""
+
+_TYPES = {
+    Kind.BOOL: pa.bool_(),
+    Kind.INT: pa.int64(),
+    Kind.FLOAT: pa.float64(),
+    Kind.STRING: pa.string(),
+    Kind.TIME: pa.int64(),
+}
+
+
+def attribute_column(name: str, kind: Kind) -> str:
+    """The name under which an attribute travels: the same whatever else travels with it."""
+    return f"{kind}:{name}"
+
+
+def row_schema(job: Job) -> Any:
+    """The Arrow schema of travelling rows."""
+    return pa.schema(
+        [
+            (SET, pa.int32()),
+            (TOPIC, pa.int32()),
+            (SOURCE, pa.string()),
+            (SEQ, pa.int64()),
+            (TIME, pa.int64()),
+            (ID, pa.string()),
+            *((attribute_column(name, kind), _TYPES[kind]) for name, kind in job.columns),
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A row that is no event, or no event any more: what is known of it, and why."""
+
+    what: str
+    """`bad`, `late` or `repeated`."""
+    reason: str
+    topic: str | None
+    source: str | None
+    seq: int | None
+    time: int | None
+
+
+def batch_of(job: Job, table: Any) -> tuple[Batch, list[Rejected]]:
+    """The events of a table of travelling rows, in row order, and what was set aside."""
+    kept, rejected = _good(job, table)
+    if kept is not None:
+        table = table.filter(pa.array(kept))
+    count = table.num_rows
+    attributes: dict[tuple[str, Kind], Column] = {}
+    for name, kind in job.columns:
+        attributes[name, kind] = _column(kind, table.column(attribute_column(name, kind)))
+    for topic in job.topics:
+        for name, kind in topic.attributes.items():
+            if kind is Kind.NULL:
+                nothing = np.zeros(count, np.bool_)
+                attributes[name, kind] = Column(kind, nothing, nothing)
+    ids = table.column(ID)
+    batch = Batch(
+        {topic.name: topic for topic in job.topics},
+        _numbers(table.column(TOPIC), np.int32),
+        texts_of(table.column(SOURCE)),
+        _numbers(table.column(SEQ), np.int64),
+        _numbers(table.column(TIME), np.int64),
+        attributes,
+        None if ids.null_count == len(ids) else blank_is_null(texts_of(ids)),
+    )
+    return batch, rejected
+
+
+def _column(kind: Kind, values: Any) -> Column:
+    if kind is Kind.STRING:
+        return texts_of(values)
+    valid = valid_of(values)
+    if kind is Kind.BOOL:
+        return Column(kind, _numbers(values.fill_null(False), np.bool_), valid)
+    if kind is Kind.FLOAT:
+        return Column(kind, _numbers(values.fill_null(0.0), np.float64), valid)
+    return Column(kind, _numbers(values.fill_null(0), np.int64), valid)
+
+
+def _numbers(values: Any, dtype: Any) -> Array:
+    return np.require(values.to_numpy(), dtype, ["C", "W"])
+
+
+_REASONS = {
+    TOPIC: "the topic is null or missing",
+    TIME: "the time is null, missing or no ISO 8601 text",
+    SOURCE: "the source is null or missing",
+    SEQ: "the seq is null or missing",
+}
+
+
+def _good(job: Job, table: Any) -> tuple[Array | None, list[Rejected]]:
+    """Which rows are events; None if all are."""
+    bad: dict[int, str] = {}
+    for name, reason in _REASONS.items():
+        values = table.column(name)
+        if values.null_count:
+            for row in np.flatnonzero(values.is_null().to_numpy()):
+                bad.setdefault(int(row), reason)
+    for name, kind in job.columns:
+        if kind is Kind.INT:
+            values = table.column(attribute_column(name, kind))
+            beyond = _numbers(values.fill_null(0), np.int64) < INT_MIN
+            for row in np.flatnonzero(beyond):
+                bad.setdefault(
+                    int(row), f"the integer in '{name}' is beyond the symmetric 64-bit range"
+                )
+    if not bad:
+        return None, []
+    kept = np.ones(table.num_rows, np.bool_)
+    kept[list(bad)] = False
+    return kept, [_rejected(job, table, row, bad[row]) for row in sorted(bad)]
+
+
+def _rejected(job: Job, table: Any, row: int, reason: str) -> Rejected:
+    code, source, seq, time = (
+        table.column(name)[row].as_py() for name in (TOPIC, SOURCE, SEQ, TIME)
+    )
+    return Rejected("bad", reason, topic_name(job, code), source, seq, time)
+
+
+def topic_name(job: Job, code: int | None) -> str | None:
+    """The name of a topic that travels as a code."""
+    return None if code is None else job.topics[code].name

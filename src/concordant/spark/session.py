@@ -1,0 +1,110 @@
+"""A Spark session that keeps quiet: for commands and tests, not for people who have their own.
+
+Everything that the JVM and its Python workers print goes to a log file, chosen at their start,
+because later nobody can take their streams away. Knows processes and streams, nothing of events.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from concordant.errors import ConcordantError, UsageError
+
+DEFAULTS = {
+    "spark.driver.memory": "2g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "64",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+"""Settings of a session that we start, where the caller says nothing else."""
+
+
+class RunFailed(ConcordantError):  # noqa: N818 - the name says what happened
+    """A job of Spark ended badly: one sentence, and where the rest is told."""
+
+
+def open_session(
+    master: str = "local[*]",
+    *,
+    name: str = "concordant",
+    options: Mapping[str, str] | None = None,
+    log: Path | None = None,
+    verbose: bool = False,
+) -> Any:
+    """A session of our own; its noise goes to `log`, or with `verbose` to the terminal."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master).appName(name)
+    settings = {**DEFAULTS, **(options or {})}
+    if not master.startswith("local[") and "spark.driver.host" not in (options or {}):
+        settings.pop("spark.driver.bindAddress")
+        settings.pop("spark.driver.host")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    if verbose:
+        return builder.getOrCreate()
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger("pyspark").setLevel(logging.CRITICAL)
+    warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
+    path = log or Path(tempfile.gettempdir()) / f"concordant-spark-{os.getpid()}.log"
+    try:
+        with _streams_to(path):
+            session = builder.getOrCreate()
+    except Exception as error:
+        raise RunFailed(f"Spark did not start: {cause(error)}") from None
+    return session
+
+
+@contextlib.contextmanager
+def _streams_to(path: Path) -> Iterator[None]:
+    """The process's own output streams, for as long as the JVM inherits them, are a file."""
+    kept = {number: os.dup(number) for number in (1, 2)}
+    try:
+        with path.open("ab") as file:
+            for number in kept:
+                os.dup2(file.fileno(), number)
+            yield
+    finally:
+        for number, stream in kept.items():
+            os.dup2(stream, number)
+            os.close(stream)
+
+
+_PYTHON_ERROR = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Violation|Exception)): (.+)$")
+
+
+def cause(error: BaseException) -> str:
+    """The one line of an error of Spark that says what happened."""
+    text = str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if "Traceback" in text:  # a worker's: its last own line is the reason
+        told = [line for line in lines if _PYTHON_ERROR.match(line)]
+        if told:
+            return told[-1]
+    return lines[0] if lines else type(error).__name__
+
+
+def explained(error: BaseException) -> ConcordantError:
+    """An error of a job as one of ours: the caller's input, or a run that failed."""
+    text = str(error)
+    found = re.search(r"concordant\.errors\.UsageError: (.+)\n(?:\s+try: (.+))?", text)
+    if found:
+        return UsageError(found[1].strip(), hint=(found[2] or "").strip())
+    return RunFailed(f"the Spark job failed: {cause(error)}")

@@ -1,0 +1,78 @@
+"""The state of one bucket as bytes: kernels, held events, how far it has released, what it counted.
+
+One versioned blob, so that neither Spark nor a file system has to know what is in it. Foreign,
+older and damaged bytes are refused. Knows no rows in motion (see `step`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from concordant.errors import UsageError
+from concordant.model.kind import INT_MIN
+
+MAGIC = b"concordant-bucket"
+VERSION = 1
+_DIGEST_SIZE = 16
+
+
+class Counts(msgspec.Struct):
+    """What a bucket did so far."""
+
+    events: int = 0
+    relations: dict[str, int] = {}
+    bad: int = 0
+    late: int = 0
+    repeated: int = 0
+
+    def reject(self, what: str) -> None:
+        """Count a row that was set aside."""
+        setattr(self, what, getattr(self, what) + 1)
+
+
+class BucketState(msgspec.Struct):
+    """Everything a bucket remembers."""
+
+    kernels: list[bytes | None] = []
+    """One per set of the job; None where no event came yet. Each carries its own fingerprint."""
+    held: bytes = b""
+    """Rows that wait for their release, as an Arrow stream."""
+    released_us: int = INT_MIN
+    """Events before this time have been released: whoever comes now and is older is late."""
+    source: str = ""
+    last_seq: int = INT_MIN
+    """Of a log: its one source, and the last number released."""
+    marks: dict[str, int] = {}
+    """How far each source is known to have come."""
+    counts: Counts = msgspec.field(default_factory=Counts)
+
+
+def seal(state: BucketState) -> bytes:
+    """State to bytes."""
+    body = msgspec.msgpack.encode(state)
+    digest = hashlib.blake2b(body, digest_size=_DIGEST_SIZE).digest()
+    return MAGIC + bytes([VERSION]) + digest + body
+
+
+def unseal(data: bytes) -> BucketState:
+    """Bytes to state, refusing what is none."""
+    head = len(MAGIC) + 1 + _DIGEST_SIZE
+    if not data.startswith(MAGIC) or len(data) < head:
+        raise UsageError(
+            "the checkpoint holds bytes that are no saved state",
+            hint="it belongs to something else: give a checkpoint folder of its own",
+        )
+    if data[len(MAGIC)] != VERSION:
+        raise UsageError(
+            f"the checkpoint was saved in version {data[len(MAGIC)]}, and this is {VERSION}",
+            hint="start from an empty checkpoint, which replays the input",
+        )
+    body = data[head:]
+    if hashlib.blake2b(body, digest_size=_DIGEST_SIZE).digest() != data[len(MAGIC) + 1 : head]:
+        raise UsageError(
+            "a saved state in the checkpoint is damaged",
+            hint="restore the checkpoint, or start from an empty one",
+        )
+    return msgspec.msgpack.decode(body, type=BucketState)

@@ -1,0 +1,265 @@
+"""The core on Spark, without Spark: rows of one bucket in, relations out, state carried along.
+
+`Bucket` is that function with its state open between calls: a batch task gives it the sorted rows
+of all its buckets in pieces; a micro-batch opens it from bytes, gives it what came and closes it
+again. `step` is the whole in one call. Any cut of the same released sequence gives the same
+relations, because the kernel promises that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from concordant.correlate.columns import Batch
+from concordant.correlate.kernel import Kernel
+from concordant.errors import UsageError
+from concordant.files.order import in_order
+from concordant.model.event import OrderKey
+from concordant.model.kind import INT_MAX
+from concordant.spark.job import Job
+from concordant.spark.relations import answer_schema, found_table, rejected_table
+from concordant.spark.rows import (
+    MARK,
+    SEQ,
+    SET,
+    SOURCE,
+    TIME,
+    TOPIC,
+    Rejected,
+    batch_of,
+    row_schema,
+    topic_name,
+)
+from concordant.spark.state import BucketState, seal, unseal
+
+_CHUNK = 1 << 18
+"""Rows given to the kernel at once: its work space stays small, its relations come in pieces."""
+
+
+class Bucket:
+    """One bucket (or, in batch, all buckets of a task): a kernel for each set of subscriptions."""
+
+    def __init__(self, job: Job, saved: bytes | None = None) -> None:
+        self.job = job
+        if saved is None:
+            self.state = BucketState()
+        else:
+            self.state = unseal(saved)
+        kernels = self.state.kernels
+        kernels += [None] * (len(job.sets) - len(kernels))
+        for index in job.dead_sets:
+            kernels[index] = None
+        self._kernels: list[Kernel | None] = [None] * len(job.sets)
+        self._last: list[OrderKey | None] = [None] * len(job.sets)
+
+    def take(self, table: Any) -> Any:
+        """Match rows that come after all rows taken before; the answers they give."""
+        tables = []
+        for index in range(len(self.job.sets)):
+            mine = table
+            if index in self.job.dead_sets:
+                continue
+            if len(self.job.sets) > 1:
+                mine = table.filter(pa.compute.equal(table.column(SET), index))
+            for start in range(0, mine.num_rows, _CHUNK):
+                tables += self._take(index, mine.slice(start, _CHUNK))
+        return pa.concat_tables([answer_schema(self.job).empty_table(), *tables])
+
+    def _take(self, index: int, table: Any) -> list[Any]:
+        batch, rejected = batch_of(self.job, table)
+        ordered = in_order(batch) if self.job.time_ordered else batch
+        batch, repeated = self._without_repeats(index, ordered)
+        answers = self.reject(rejected + repeated)
+        if len(batch):
+            found = self._kernel(index).step(batch)
+            self.state.counts.events += len(batch)
+            table = self._heard(found_table(self.job, found))
+            if table.num_rows:
+                self._count(table)
+                answers.append(table)
+        return answers
+
+    def _kernel(self, index: int) -> Kernel:
+        kernel = self._kernels[index]
+        if kernel is None:
+            kernel = Kernel(self.job.plans[index], time_ordered=self.job.time_ordered)
+            saved = self.state.kernels[index]
+            if saved is not None:
+                kernel.load(saved)
+            self._kernels[index] = kernel
+        return kernel
+
+    def _heard(self, relations: Any) -> Any:
+        """Relations of subscriptions that somebody still wants."""
+        if not self.job.muted:
+            return relations
+        muted = pa.array(sorted(self.job.muted))
+        unheard = pa.compute.is_in(relations.column("subscription"), muted)
+        return relations.filter(pa.compute.invert(unheard))
+
+    def _count(self, relations: Any) -> None:
+        counted = relations.column("subscription").value_counts()
+        counts = self.state.counts.relations
+        for one in counted.to_pylist():
+            counts[one["values"]] = counts.get(one["values"], 0) + one["counts"]
+
+    def _without_repeats(self, index: int, batch: Batch) -> tuple[Batch, list[Rejected]]:
+        """Events whose place in the order another has already cannot be told apart: set aside."""
+        if not self.job.time_ordered or not len(batch):
+            return batch, []
+        last, self._last[index] = self._last[index], batch.event_key(len(batch) - 1)
+        same = np.zeros(len(batch), np.bool_)
+        same[0] = last == batch.event_key(0)
+        same[1:] = (batch.time[1:] == batch.time[:-1]) & (batch.seq[1:] == batch.seq[:-1])
+        same[1:] &= batch.source.values[1:] == batch.source.values[:-1]
+        if not same.any():
+            return batch, []
+        what = "another event has the same time, source and seq"
+        return batch.take(~same), [
+            _rejected(batch, int(row), "repeated", what) for row in np.flatnonzero(same)
+        ]
+
+    def reject(self, rejected: list[Rejected]) -> list[Any]:
+        """Tell what was set aside, or end the run if that is what the caller wants."""
+        if not rejected:
+            return []
+        for one in rejected:
+            self.state.counts.reject(one.what)
+            if one.what != "late" and not self.job.skip_bad:
+                where = f"{one.source}:{one.seq}" if one.seq is not None else f"{one.source}"
+                raise UsageError(
+                    f"a row cannot be an event: {one.reason} (topic {one.topic}, event {where})",
+                    hint="correct or drop the row, or set such rows aside with bad='skip'",
+                )
+        return [rejected_table(self.job, rejected)]
+
+    def kernel_counters(self) -> dict[str, Any]:
+        """What the open kernels counted, by subscription."""
+        return {
+            name: one
+            for kernel in self._kernels
+            if kernel is not None
+            for name, one in kernel.counters.items()
+        }
+
+    def save(self) -> bytes:
+        """The state as bytes."""
+        for index, kernel in enumerate(self._kernels):
+            if kernel is not None:
+                self.state.kernels[index] = kernel.save()
+        return seal(self.state)
+
+
+def step(
+    job: Job, saved: bytes | None, table: Any, *, until_us: int = INT_MAX
+) -> tuple[bytes, Any]:
+    """Hold back what came, release what is older than `until_us`, and match it.
+
+    A log's rows (`job.time_ordered` is false) are released at once, by their seq.
+    """
+    bucket = Bucket(job, saved)
+    answers = advance(bucket, table, until_us=until_us)
+    return bucket.save(), answers
+
+
+def advance(bucket: Bucket, table: Any, *, until_us: int) -> Any:
+    """`step` on a bucket that is open; progress marks among the rows are no events."""
+    is_event = pa.compute.not_equal(table.column(TOPIC), MARK)
+    table = table.filter(pa.compute.fill_null(is_event, True))
+    if bucket.job.time_ordered:
+        released, late = _released(bucket.state, table, until_us)
+    else:
+        released, late = _logged(bucket.state, table)
+    found = [_told(bucket, late, what) for what, late in late.items() if late.num_rows]
+    return pa.concat_tables([bucket.take(released), *found])
+
+
+def _released(state: BucketState, table: Any, until_us: int) -> tuple[Any, Mapping[str, Any]]:
+    """Held rows and new ones before a time, and the new ones that are too late for their place."""
+    time = table.column(TIME)
+    late = pa.compute.fill_null(pa.compute.less(time, state.released_us), False)
+    too_late = table.filter(late)
+    table = table.filter(pa.compute.invert(late))
+    if state.held:
+        # Columns may have come or gone with subscriptions since then.
+        both = pa.concat_tables([_unpacked(state.held), table], promote_options="default")
+        table = both.select(table.column_names)
+    due = pa.compute.less(table.column(TIME), max(until_us, state.released_us))
+    due = pa.compute.fill_null(due, True)  # no time: told at once that it is no event
+    waiting = table.filter(pa.compute.invert(due))
+    state.held = packed(waiting) if waiting.num_rows else b""
+    state.released_us = max(until_us, state.released_us)
+    return _sorted(table.filter(due), (TIME, SOURCE, SEQ)), {"late": too_late}
+
+
+def _logged(state: BucketState, table: Any) -> tuple[Any, Mapping[str, Any]]:
+    """A log's rows by number, and those whose number was there before."""
+    table = _sorted(table, (SEQ,))
+    sources = table.column(SOURCE).unique().drop_null().to_pylist()
+    state.source = state.source or (min(sources) if sources else "")
+    foreign = [source for source in sources if source != state.source]
+    if foreign:
+        raise UsageError(
+            f"'log' takes the numbers of one source for the order, and there are "
+            f"'{state.source}' and '{foreign[0]}'",
+            hint="release by 'frontier' or 'watermark', or correlate each source on its own",
+        )
+    seq = table.column(SEQ).fill_null(INT_MAX).to_numpy()
+    before = np.concatenate([[state.last_seq], np.maximum.accumulate(seq)[:-1]])
+    fresh = (seq > np.maximum(before, state.last_seq)) | (seq == INT_MAX)
+    numbered = seq[fresh & (seq < INT_MAX)]
+    if len(numbered):
+        state.last_seq = max(state.last_seq, int(numbered.max()))
+    return table.filter(pa.array(fresh)), {"repeated": table.filter(pa.array(~fresh))}
+
+
+def _sorted(table: Any, names: tuple[str, ...]) -> Any:
+    return table.sort_by([(name, "ascending") for name in names])
+
+
+def _told(bucket: Bucket, table: Any, what: str) -> Any:
+    reason = {
+        "late": "it came after events that follow it had been released",
+        "repeated": "the log's number was there before",
+    }[what]
+    columns = [table.column(name).to_pylist() for name in (TOPIC, SOURCE, SEQ, TIME)]
+    rejected = [
+        Rejected(what, reason, topic_name(bucket.job, topic), source, seq, time)
+        for topic, source, seq, time in zip(*columns, strict=True)
+    ]
+    for _ in rejected:
+        bucket.state.counts.reject(what)
+    return rejected_table(bucket.job, rejected)
+
+
+def _rejected(batch: Batch, row: int, what: str, reason: str) -> Rejected:
+    """An event that is set aside."""
+    return Rejected(
+        what,
+        reason,
+        batch.topic_names[batch.topic[row]],
+        str(batch.source.value(row)),
+        int(batch.seq[row]),
+        int(batch.time[row]),
+    )
+
+
+def packed(table: Any) -> bytes:
+    """Rows as bytes."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _unpacked(data: bytes) -> Any:
+    return pa.ipc.open_stream(pa.py_buffer(data)).read_all()
+
+
+def unpacked(job: Job, blobs: list[bytes]) -> Any:
+    """Rows of several packed tables."""
+    return pa.concat_tables([row_schema(job).empty_table(), *map(_unpacked, blobs)])

@@ -1,0 +1,109 @@
+"""The core on Spark without Spark: a case cut into buckets and pieces in plain Python.
+
+It plays what Spark does to rows (filter nothing, spread by partition value, cut anywhere) and gives
+the relations back in their order, so that thousands of cases can be compared with the kernel in the
+time that Spark takes to start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from concordant.correlate.columns import Batch
+from concordant.correlate.kernel import Kernel
+from concordant.correlate.plan import compile_plan
+from concordant.correlate.state import partition_value
+from concordant.model.event import Event
+from concordant.model.kind import Kind
+from concordant.model.topic import TopicOrder, schemas
+from concordant.spark.job import Job, make_job
+from concordant.spark.rows import ID, SEQ, SET, SOURCE, TIME, TOPIC, attribute_column, row_schema
+from tests.generators import Case
+
+Summary = tuple[Any, ...]
+
+
+def ordered(case: Case) -> Case:
+    """The case as a table has it: in the total order, topics by name."""
+    return replace(
+        case,
+        events=tuple(sorted(case.events, key=lambda event: event.order_key)),
+        topic_order=TopicOrder(),
+        time_ordered=True,
+    )
+
+
+def job_of(case: Case, **options: Any) -> Job:
+    known = {topic.name: topic for topic in case.topics}
+    derived = {topic.name: topic for topic in case.derived_topics}
+    return make_job(case.subscriptions, known, derived, **options)
+
+
+def kernel_summaries(case: Case) -> list[Summary]:
+    """What the kernel alone delivers, in order."""
+    topics = schemas((*case.topics, *case.derived_topics))
+    kernel = Kernel(compile_plan(case.subscriptions, topics), time_ordered=case.time_ordered)
+    found = kernel.step(Batch.of(case.events, case.topics))
+    return [(r.id, r.position, r.at.time, r.at.source, r.at.seq, r.event_ids) for r in found]
+
+
+def summaries(answers: Any) -> list[Summary]:
+    """Relations of an answer table, or of a collected DataFrame, in their order."""
+    rows = [row for row in answers.to_pylist() if row["what"] is None]
+    rows.sort(key=order_of)
+    return [summary(row) for row in rows]
+
+
+def order_of(row: dict[str, Any]) -> tuple[Any, ...]:
+    return (row["at"], row["tie"]["source"], row["tie"]["seq"], row["tie"]["rank"])
+
+
+def summary(row: dict[str, Any]) -> Summary:
+    at = pa.scalar(row["at"], pa.timestamp("us", "UTC")).cast(pa.int64()).as_py()
+    ids = tuple(event["id"] for event in row["events"])
+    return (row["id"], row["position"], at, row["tie"]["source"], row["tie"]["seq"], ids)
+
+
+def rows_of(job: Job, events: Sequence[Event], index: int) -> Any:
+    """Events as travelling rows of one set."""
+    names = [topic.name for topic in job.topics]
+    rows = []
+    for event in events:
+        row = {
+            SET: index,
+            TOPIC: names.index(event.topic),
+            SOURCE: event.source,
+            SEQ: event.seq,
+            TIME: event.time,
+            ID: None,
+        }
+        for name, kind in job.columns:
+            own = job.topics[names.index(event.topic)].attributes.get(name) is kind
+            value = event.attributes.get(name) if own else None
+            row[attribute_column(name, kind)] = (
+                float(value) if value is not None and kind is Kind.FLOAT else value
+            )
+        rows.append(row)
+    return pa.Table.from_pylist(rows, row_schema(job))
+
+
+def spread(job: Job, case: Case, count: int) -> list[list[tuple[int, Event]]]:
+    """The events of each bucket with their sets, as Spark would send them."""
+    found: list[list[tuple[int, Event]]] = [[] for _ in range(count)]
+    for index, one in enumerate(job.sets):
+        for event in case.events:
+            if event.topic in one.topics:
+                key = repr((index, partition_value(event, one.key)))
+                found[Random(key).randrange(count)].append((index, event))
+    return [sorted(bucket, key=lambda pair: pair[1].order_key) for bucket in found]
+
+
+def pieces(rng: Random, count: int) -> list[slice]:
+    """A random cut of so many things."""
+    places = sorted(rng.sample(range(1, count), min(count - 1, rng.randint(0, 4)))) if count else []
+    return [slice(a, b) for a, b in zip([0, *places], [*places, count], strict=True)]

@@ -1,0 +1,27 @@
+"""One quiet session on two cores for all tests of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from concordant.spark.session import open_session
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    folder = tmp_path_factory.mktemp("spark")
+    session = open_session(
+        "local[2]",
+        options={
+            "spark.driver.memory": "1g",
+            "spark.sql.shuffle.partitions": "4",
+            "spark.local.dir": str(folder),
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        },
+        log=folder / "spark.log",
+    )
+    yield session
+    session.stop()
