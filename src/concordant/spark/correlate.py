@@ -103,6 +103,8 @@ def ask(
     id: str = "id",
     time_ordered: bool = True,
     progress: str | None = None,
+    generations: Sequence[Sequence[str]] | None = None,
+    muted: Sequence[str] = (),
 ) -> Asked:
     """Check a question against the schemas of DataFrames; no job starts."""
     if bad not in ("fail", "skip"):
@@ -131,6 +133,8 @@ def ask(
         attributes=attributes,
         time_ordered=time_ordered,
         skip_bad=bad == "skip",
+        generations=generations,
+        muted=muted,
     )
     return Asked(job, tuple(inputs), progress)
 
@@ -138,7 +142,7 @@ def ask(
 def relations(answers: DataFrame, job: Job) -> DataFrame:
     """The relations among a job's answers, with a column per slot where there is one question."""
     found = answers.filter(F.col("what").isNull()).drop("what", "reason")
-    if len(job.subscriptions) > 1:
+    if len(job.subscriptions) - len(job.muted) > 1:
         return found
     plan = job.whole_plan.subscriptions[0]
     places: dict[Slot, dict[int, int]] = {}

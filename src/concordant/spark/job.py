@@ -14,6 +14,7 @@ from functools import cached_property
 from concordant.correlate.plan import Plan, compile_plan
 from concordant.errors import UsageError
 from concordant.language.kinds import unknown_attribute
+from concordant.model.emission import emitters
 from concordant.model.expression import attributes_of
 from concordant.model.kind import RESERVED, Kind
 from concordant.model.predicate import Comparison
@@ -78,9 +79,20 @@ class Job:
 
     @cached_property
     def plans(self) -> tuple[Plan, ...]:
-        """One plan per set."""
-        topics = schemas((*self.topics, *self.derived))
-        return tuple(compile_plan(one.subscriptions, topics) for one in self.sets)
+        """One plan per set. It knows only what its own subscriptions read, so that it stays the
+        same, and its saved state good, whatever else is asked beside it."""
+        known = schemas((*self.topics, *self.derived))
+        found = []
+        for one in self.sets:
+            mine = {
+                topic: Topic(
+                    topic, {n: k for n, k in known[topic].attributes.items() if n in names}
+                )
+                for topic, names in _read(one.subscriptions).items()
+            }
+            mine |= {t: known[t] for t in emitters(one.subscriptions)}
+            found.append(compile_plan(one.subscriptions, mine))
+        return tuple(found)
 
     @cached_property
     def dead_sets(self) -> tuple[int, ...]:

@@ -1,0 +1,212 @@
+"""What a running question leaves on disk: what it asks, what each micro-batch did, state by bucket.
+
+    job.json                    the subscriptions with their generations, release, buckets
+    commits/N.json              what micro-batch N did; there only when its results are written
+    state/BUCKET/N.state        the state of a bucket after micro-batch N
+
+Everything is written beside its name and renamed, so a reader sees it whole or not at all. State N
+is made from state N-1 and the rows of N alone, so a micro-batch that is run again writes the same
+bytes again. It must be on storage that every worker sees. Knows files, no Spark.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from concordant.errors import UsageError
+from concordant.language import parse
+from concordant.model.emission import emitters
+from concordant.model.subscription import Subscription
+
+VERSION = 1
+FINAL = 2**62
+"""The number of the micro-batch that releases what is left when the input is complete."""
+
+
+class SavedJob(msgspec.Struct):
+    """What a checkpoint belongs to."""
+
+    version: int
+    release: str
+    bucket_count: int
+    adapter: str
+    generations: list[list[str]]
+    """Names of the subscriptions that came together."""
+    texts: dict[str, str]
+    """Every subscription that ever ran, by name."""
+    muted: list[str] = []
+
+
+class Commit(msgspec.Struct):
+    """What one micro-batch did."""
+
+    batch: int
+    marks: dict[str, int] = {}
+    """How far each source is known to have come."""
+    until_us: int | None = None
+    """What was released: events before this time."""
+    counts: dict[str, int] = {}
+    seconds: float = 0.0
+
+
+class Checkpoint:
+    """A folder of our own, beside Spark's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    # --- what is asked ------------------------------------------------------------------------
+
+    def open(
+        self,
+        subscriptions: Sequence[Subscription],
+        *,
+        release: str,
+        bucket_count: int,
+        adapter: str,
+    ) -> SavedJob:
+        """Begin, or go on with what was begun here; anything else is refused."""
+        texts = {one.name: str(one) for one in subscriptions}
+        path = self.folder / "job.json"
+        if not path.exists():
+            if (self.folder / "commits").exists():
+                raise self._damaged("job.json is missing")
+            job = SavedJob(VERSION, release, bucket_count, adapter, [list(texts)], texts)
+        else:
+            try:
+                saved = msgspec.json.decode(path.read_bytes(), type=SavedJob)
+            except (msgspec.DecodeError, OSError) as error:
+                raise self._damaged(f"job.json: {error}") from None
+            for name, mine, theirs in (
+                ("version", VERSION, saved.version),
+                ("release", release, saved.release),
+                ("adapter", adapter, saved.adapter),
+            ):
+                if mine != theirs:
+                    raise UsageError(
+                        f"the checkpoint was begun with {name} {theirs!r}, and this is {mine!r}",
+                        hint="go on as it was begun, or give another checkpoint folder",
+                        place=str(self.folder),
+                    )
+            job = reconciled(saved, subscriptions)
+        _write(path, msgspec.json.format(msgspec.json.encode(job)))
+        return job
+
+    def _damaged(self, what: str) -> UsageError:
+        return UsageError(
+            f"this is no checkpoint of ours, or a damaged one ({what})",
+            hint="give another checkpoint folder, or remove this one to start anew",
+            place=str(self.folder),
+        )
+
+    # --- micro-batches ------------------------------------------------------------------------
+
+    def commit(self, commit: Commit) -> None:
+        """From here on the micro-batch has happened."""
+        _write(self._commit_path(commit.batch), msgspec.json.encode(commit))
+
+    def committed(self, batch: int) -> Commit | None:
+        """What a micro-batch did, if it has happened."""
+        try:
+            return msgspec.json.decode(self._commit_path(batch).read_bytes(), type=Commit)
+        except FileNotFoundError:
+            return None
+        except msgspec.DecodeError as error:
+            raise self._damaged(f"commit {batch}: {error}") from None
+
+    def last(self, before: int | None = None) -> Commit | None:
+        """The newest micro-batch that has happened (before a given one)."""
+        folder = self.folder / "commits"
+        found = [int(one.stem) for one in folder.glob("*.json")] if folder.exists() else []
+        earlier = [number for number in found if before is None or number < before]
+        return self.committed(max(earlier)) if earlier else None
+
+    def _commit_path(self, batch: int) -> Path:
+        return self.folder / "commits" / f"{batch}.json"
+
+    # --- state --------------------------------------------------------------------------------
+
+    def read_state(self, bucket: int, before: int) -> bytes | None:
+        """The newest state of a bucket that is older than a micro-batch."""
+        versions = [number for number in self._versions(bucket) if number < before]
+        return self._state_path(bucket, max(versions)).read_bytes() if versions else None
+
+    def write_state(self, bucket: int, batch: int, state: bytes) -> None:
+        """The state of a bucket after a micro-batch; states that nobody can need any more go."""
+        _write(self._state_path(bucket, batch), state)
+        older = sorted(number for number in self._versions(bucket) if number < batch)
+        for number in older[:-1]:
+            self._state_path(bucket, number).unlink(missing_ok=True)
+
+    def _versions(self, bucket: int) -> list[int]:
+        folder = self.folder / "state" / str(bucket)
+        return [int(one.stem) for one in folder.glob("*.state")] if folder.exists() else []
+
+    def _state_path(self, bucket: int, batch: int) -> Path:
+        return self.folder / "state" / str(bucket) / f"{batch}.state"
+
+
+def reconciled(saved: SavedJob, wanted: Sequence[Subscription]) -> SavedJob:
+    """A running question with subscriptions added or removed; a changed one is refused.
+
+    Added ones are a generation of their own and start empty. Removed ones are muted; their state
+    goes when their whole generation is.
+    """
+    texts = {one.name: str(one) for one in wanted}
+    known = {name: text for name, text in saved.texts.items() if name not in saved.muted}
+    for name, text in texts.items():
+        if name in saved.texts and saved.texts[name] != text:
+            raise UsageError(
+                f"subscription '{name}' is not what it was when the checkpoint was begun, and its "
+                "state would be wrong",
+                hint="give the changed one another name, and it starts empty",
+            )
+        if name in saved.muted:
+            raise UsageError(
+                f"subscription '{name}' was removed from this checkpoint before",
+                hint="give it another name, and it starts empty",
+            )
+    added = [name for name in texts if name not in known]
+    _refuse_feeding(saved, texts, added)
+    return msgspec.structs.replace(
+        saved,
+        generations=[*saved.generations, *([added] if added else [])],
+        texts={**saved.texts, **texts},
+        muted=sorted({*saved.muted, *(known.keys() - texts.keys())}),
+    )
+
+
+def _refuse_feeding(saved: SavedJob, texts: Mapping[str, str], added: Sequence[str]) -> None:
+    """A derived topic may not lead from one generation to another: they have kernels apart."""
+    before = subscriptions_of({**saved.texts})
+    after = subscriptions_of({name: texts[name] for name in added})
+    for emitting, reading in ((before, after), (after, before)):
+        topics = emitters(emitting)
+        for one in reading:
+            for topic in one.topics:
+                if topic in topics:
+                    raise UsageError(
+                        f"subscription '{one.name}' reads the derived topic '{topic}', and what "
+                        "emits it did not come with it",
+                        hint="start from an empty checkpoint, or emit the topic under another name",
+                    )
+
+
+def subscriptions_of(texts: Mapping[str, str]) -> tuple[Subscription, ...]:
+    """Subscriptions of saved texts."""
+    return tuple(one for text in texts.values() for one in parse(text))
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{secrets.token_hex(6)}.{path.name}")
+    with temporary.open("wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    temporary.replace(path)

@@ -1,0 +1,88 @@
+"""State in files: a micro-batch is a table, a bucket's state is read before and written after.
+
+A task that is run again (a retry, speculation, the same micro-batch after a crash) reads the same
+older state and writes the same newer one. Needs storage that all workers see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from concordant.spark.checkpoint import Checkpoint
+from concordant.spark.job import Job
+from concordant.spark.normalise import bucket
+from concordant.spark.relations import answer_schema, told
+from concordant.spark.rows import MARK, TOPIC, row_schema
+from concordant.spark.step import Bucket, advance
+
+BUCKET = "bucket"
+
+
+def answers_of(
+    rows: DataFrame, job: Job, folder: Path, *, batch: int, until_us: int, bucket_count: int
+) -> DataFrame:
+    """What a micro-batch answers; every bucket takes part, because one may hold events back."""
+    every = rows.sparkSession.range(bucket_count).select(F.col("id").cast("int").alias(BUCKET))
+    mine = rows.filter(F.coalesce(F.col(TOPIC), F.lit(0)) != MARK)
+    placed = mine.select(bucket(job, bucket_count).alias(BUCKET), "*")
+    whole = placed.unionByName(every, allowMissingColumns=True)
+    tasks = min(bucket_count, max(1, _parallelism(rows)))
+    spread = whole.repartition(tasks, F.col(BUCKET) % tasks)
+    run = _task(job, str(folder), batch, until_us)
+    return spread.mapInArrow(run, from_arrow_schema(answer_schema(job)))
+
+
+def _parallelism(rows: DataFrame) -> int:
+    return int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+
+
+def _task(
+    job: Job, folder: str, batch: int, until_us: int
+) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    def run(batches: Iterable[Any]) -> Iterator[Any]:
+        whole = pa.Table.from_batches(list(batches), _schema(job))
+        checkpoint = Checkpoint(Path(folder))
+        column = whole.column(BUCKET)
+        for number in sorted(column.unique().to_pylist()):
+            mine = whole.filter(pa.compute.equal(column, number)).drop_columns(BUCKET)
+            rows = mine.filter(pa.compute.is_valid(mine.column("set")))
+            opened = Bucket(job, checkpoint.read_state(number, batch))
+            answers = advance(opened, rows, until_us=until_us)
+            state = opened.save()
+            checkpoint.write_state(number, batch, state)
+            yield from answers.to_batches()
+            yield from counted(opened, state).to_batches()
+
+    return run
+
+
+def counted(opened: Bucket, state: bytes) -> Any:
+    """One row with what a bucket has counted since it began."""
+    kernels = opened.kernel_counters().values()
+    counts = opened.state.counts
+    return told(
+        opened.job,
+        "counts",
+        {
+            "events": counts.events,
+            "relations": counts.relations,
+            "bad": counts.bad,
+            "late": counts.late,
+            "repeated": counts.repeated,
+            "capped": sum(one.capped for one in kernels),
+            "over_budget": sum(one.over_budget for one in kernels),
+            "state_bytes": len(state),
+            "held_bytes": len(opened.state.held),
+        },
+    )
+
+
+def _schema(job: Job) -> Any:
+    return pa.schema([(BUCKET, pa.int32()), *row_schema(job)])

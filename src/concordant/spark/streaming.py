@@ -1,0 +1,145 @@
+"""Streams: micro-batches through the same core as tables, with state kept between them.
+
+Two adapters do the same. `files` runs each micro-batch as a table and keeps the state of every
+bucket in the checkpoint folder, by the number of the micro-batch. `store` leaves the state to
+Spark (`transformWithState`, one blob per bucket). Which one is the default was measured; see
+docs/decisions. Results reach `deliver` with the number of their micro-batch, which is what makes a
+sink idempotent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from concordant.errors import UsageError
+from concordant.files.subscriptions import read_subscriptions
+from concordant.model.kind import INT_MAX
+from concordant.spark import state_files, state_store
+from concordant.spark.checkpoint import FINAL, Checkpoint, Commit, SavedJob, subscriptions_of
+from concordant.spark.correlate import Asked, Events, ask
+from concordant.spark.release import Release, advanced, release_of
+from concordant.spark.rows import SOURCE, TIME
+
+BUCKET_COUNT = 16
+"""Buckets of a stream: state is opened and closed for each in every micro-batch."""
+
+Deliver = Callable[[DataFrame, int], dict[str, int]]
+"""What becomes of a micro-batch's answers: writes them, and says what it counted among them."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A question over streams, ready to run."""
+
+    asked: Asked
+    release: Release
+    checkpoint: Checkpoint
+    saved: SavedJob
+    deliver: Deliver
+
+    def start(self, trigger: dict[str, Any]) -> Any:
+        """Begin, or go on from the checkpoint; a query of Spark."""
+        if self.saved.adapter == "store":
+            rows = state_store.answers_of(
+                self.asked.rows(), self.asked.job, self.release, self.saved.bucket_count
+            )
+        else:
+            rows = self.asked.rows()
+        writer = rows.writeStream.foreachBatch(self.run)
+        folder = self.checkpoint.folder.parent / "spark"
+        return writer.option("checkpointLocation", str(folder)).trigger(**trigger).start()
+
+    def run(self, rows: DataFrame, batch: int) -> None:
+        """One micro-batch: match, write, commit. Run again after a crash, it does the same."""
+        if self.checkpoint.committed(batch) is not None:
+            return  # we were done, and Spark had not heard of it
+        started = monotonic()
+        before = self.checkpoint.last(before=batch) or Commit(-1)
+        if self.saved.adapter == "store":
+            self._finish(rows, Commit(batch), started)
+            return
+        rows = rows.persist()
+        try:
+            marks, until_us = dict(before.marks), INT_MAX
+            if self.release.mode != "log":
+                found = rows.groupBy(SOURCE).agg(F.max(TIME)).collect()
+                new = [(row[0], row[1]) for row in found if None not in row]
+                marks = advanced(marks, new)
+                until_us = self.release.until(marks)
+            self._release(rows, Commit(batch, marks, until_us), started)
+        finally:
+            rows.unpersist()
+
+    def finish(self, rows: DataFrame) -> None:
+        """The input is complete: release everything that waits. `rows` gives only the schema."""
+        if self.saved.adapter == "store":
+            raise UsageError(
+                "state in Spark's own store cannot be released at the end of the input",
+                hint="keep the state in files, or end the input with progress marks",
+            )
+        if self.checkpoint.committed(FINAL) is None:
+            last = self.checkpoint.last() or Commit(-1)
+            self._release(rows.limit(0), Commit(FINAL, last.marks, INT_MAX), monotonic())
+
+    def _release(self, rows: DataFrame, commit: Commit, started: float) -> None:
+        answers = state_files.answers_of(
+            rows,
+            self.asked.job,
+            self.checkpoint.folder,
+            batch=commit.batch,
+            until_us=commit.until_us if commit.until_us is not None else INT_MAX,
+            bucket_count=self.saved.bucket_count,
+        ).persist()
+        try:
+            self._finish(answers, commit, started)
+        finally:
+            answers.unpersist()
+
+    def _finish(self, answers: DataFrame, commit: Commit, started: float) -> None:
+        commit.counts = self.deliver(answers, commit.batch)
+        commit.seconds = round(monotonic() - started, 6)
+        self.checkpoint.commit(commit)
+
+
+def open_stream(
+    events: Events,
+    subscriptions: Any,
+    *,
+    release: str | Release,
+    checkpoint: str | Path,
+    deliver: Deliver,
+    adapter: str = "files",
+    bucket_count: int = BUCKET_COUNT,
+    match: str | None = None,
+    consume: str | None = None,
+    **options: Any,
+) -> Stream:
+    """A question over streaming DataFrames, checked against them and against its checkpoint.
+
+    `options` are those of `correlate`, and `progress`: a topic whose events only say how far their
+    source has come.
+    """
+    if adapter not in ("files", "store"):
+        raise UsageError(f"adapter {adapter!r} is unknown", hint="'files' or 'store'")
+    mode = release_of(release) if isinstance(release, str) else release
+    wanted = read_subscriptions(subscriptions, match=match, consume=consume)
+    options["time_ordered"] = mode.mode != "log"
+    ask(events, wanted, **options)  # what the schemas refuse is refused before a folder is made
+    folder = Checkpoint(Path(checkpoint) / "concordant")
+    saved = folder.open(wanted, release=str(mode), bucket_count=bucket_count, adapter=adapter)
+    earlier = subscriptions_of({name: saved.texts[name] for name in saved.muted})
+    asked = ask(
+        events,
+        [*wanted, *earlier],
+        generations=saved.generations,
+        muted=saved.muted,
+        **options,
+    )
+    return Stream(asked, mode, folder, saved, deliver)
