@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from concordant.correlate import kernel, stage, writer
+from concordant.correlate import kernel, program, stage, writer
 from concordant.correlate.compiled import layout as at
 from concordant.correlate.compiled import loop
 from concordant.correlate.kernel import Kernel
@@ -195,7 +195,8 @@ def _(patch: pytest.MonkeyPatch) -> None:
 def _set_strict(words: Words, strict: int) -> None:
     for _, _, part in parts(words):
         for index in range(words[part + at.PART_BEFORE_COUNT]):
-            words[words[part + at.PART_BEFORE] + 5 * index + 4] = strict
+            record = words[part + at.PART_BEFORE] + index * at.BEFORE_SIZE
+            words[record + at.BEFORE_STRICT] = strict
 
 
 @bug("an index of least values keeps the greatest")
@@ -212,6 +213,40 @@ def _(patch: pytest.MonkeyPatch) -> None:
                     words[record + at.INDEX_KIND] = turned.get(kind, kind)
 
     _with_words(patch, change)
+
+
+# --- what is queued and searched ------------------------------------------------------------------
+
+
+@bug("an event waits only if one more than it needs came before it")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def use(original: Any, *args: Any) -> Any:
+        completes, needs = original(*args)
+        more = {t: {q: count + 1 for q, count in mine.items()} for t, mine in needs.items()}
+        return completes, more
+
+    around(patch, program, "_use", use)
+
+
+@bug("an event that another must follow or equal completes nothing")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def use(original: Any, part: Any, before: Any) -> Any:
+        return original(part, [[*record[: at.BEFORE_STRICT], 1] for record in before])
+
+    around(patch, program, "_use", use)
+
+
+@bug("an event of no use does not count in a cap")
+def _(patch: pytest.MonkeyPatch) -> None:
+    around(patch, program, "_bounded", lambda original, plan: False)
+
+
+@bug("a derived event comes after the event that completed it")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def distinct(original: Any, *args: Any, **options: Any) -> Any:
+        return original(*args, **{**options, "distinct": True})
+
+    around(patch, program, "Writer", distinct)
 
 
 # --- policies -------------------------------------------------------------------------------------

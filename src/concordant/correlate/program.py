@@ -203,10 +203,6 @@ def _conjunction(
     ordinal = block
     block += 1
     recent = plan.subscription.policy.match is Match.RECENT
-    bounded = (
-        plan.subscription.queue_count_max is not None
-        or plan.subscription.queued_count_max != QUEUED_COUNT_MAX
-    )
     place = {slot: i for i, slot in enumerate(conjunction.whole.slots)}
     parts: list[list[int]] = []
     for part in conjunction.parts:
@@ -223,7 +219,7 @@ def _conjunction(
             block += at.Q_SIZE
         indexes, before = _slots(writer, part, record, queues, recent)
         completes, needs = _use(part, before)
-        if bounded:  # what is of no use counts in a cap all the same
+        if _bounded(plan):  # what is of no use counts in a cap all the same
             needs = {topic: {} for topic in part.topics}
         topics = []
         for topic in part.topics:
@@ -316,6 +312,12 @@ def _slots(
     ]
     record[at.PART_VISIT] = writer.put(visit)
     return indexes, before
+
+
+def _bounded(plan: SubscriptionPlan) -> bool:
+    """Has a subscription a cap of its own?"""
+    asked = plan.subscription
+    return asked.queue_count_max is not None or asked.queued_count_max != QUEUED_COUNT_MAX
 
 
 def _use(

@@ -21,7 +21,7 @@ from concordant.correlate.saved import SavedBatch, SavedStage
 from concordant.correlate.state import Counters
 from concordant.correlate.writer import Dictionary, encoded_float
 from concordant.model.event import Event
-from concordant.model.kind import RESERVED, Kind, Value
+from concordant.model.kind import RESERVED, Kind
 from concordant.model.topic import Schemas, Topic
 
 SEARCH_BUDGET = 100_000
@@ -36,6 +36,19 @@ _COMPACT_ROWS_MIN = 1 << 16
 """Rows that may be kept beyond twice the live ones: below that, compaction costs more."""
 _MAPPING_COUNT_MAX = 16
 """Dictionaries of columns that are remembered: those of one source come again and again."""
+_LARGE = 1 << 16
+_WORD = 8
+_NULL, _FLOAT, _CODE = at.SOURCE_NULL, at.SOURCE_FLOAT, at.SOURCE_CODE
+_HOW = {
+    Kind.NULL: _NULL,
+    Kind.BOOL: at.SOURCE_BOOL,
+    Kind.INT: at.SOURCE_INT,
+    Kind.TIME: at.SOURCE_INT,
+    Kind.POSITION: at.SOURCE_INT,
+    Kind.FLOAT: _FLOAT,
+    Kind.STRING: _CODE,
+}
+"""How a kind's values become words."""
 _NOTHING = np.empty(0, np.int64)
 
 
@@ -88,18 +101,16 @@ class Stage:
         self._recipes = {name: self._recipe(schemas[name]) for name in self._program.topics}
         self._publish()
 
-    def _recipe(self, topic: Topic) -> list[tuple[int, str, Kind | None]]:
-        """What of a single event goes into which column: an attribute, or a reserved name."""
-        found: list[tuple[int, str, Kind | None]] = []
-        for (name, kind), column in self._program.inputs.items():
-            if name in RESERVED:
-                found.append((column, name, None))
-            elif topic.attributes.get(name) is kind:
-                found.append((column, name, kind))
-            else:  # of another topic, or of another kind there: null here
-                found.append((column, "", kind))
-        found += [(column, "", Kind.NULL) for column in self._program.numbers]
-        return found
+    def _recipe(self, topic: Topic) -> list[tuple[int, str, int, bool]]:
+        """What of a single event goes into which column, encoded how, and is the name reserved?
+
+        Null is what the topic does not have, or has of another kind.
+        """
+        found = [
+            (column, name, _HOW[kind if topic.kind(name) is kind else Kind.NULL], name in RESERVED)
+            for (name, kind), column in self._program.inputs.items()
+        ]
+        return [*found, *((column, "", at.SOURCE_NULL, False) for column in self._program.numbers)]
 
     def _publish(self) -> None:
         """Tell the loops where the arrays are; after every change of one of them."""
@@ -118,6 +129,8 @@ class Stage:
         self._words = self._cells.reshape(-1).data
         self._code_address = self._code.ctypes.data
         self._control_words = control.data
+        self._count_words = self._topic_counts.data
+        self._code_words = self._code.data
 
     # --- a batch ------------------------------------------------------------------------------
 
@@ -137,7 +150,7 @@ class Stage:
         self._row_count = start + count
         self._rows.append(batch, selection if count < len(batch) else None)
         self._order_strings()
-        self._control[at.CONTROL_CODES] = codes.ctypes.data - codes.itemsize * start
+        self._control[at.CONTROL_CODES] = codes.ctypes.data - _WORD * start
         words = self._run(start, start + count, None)
         return self._records(words, start, selection, positions)
 
@@ -154,34 +167,34 @@ class Stage:
         words = self._words
         base = row * self._program.column_count
         attributes = event.attributes
-        for column, name, kind in recipe:
-            if kind is not None:
+        for column, name, how, reserved in recipe:
+            if not reserved:
                 value = attributes.get(name)
             else:
                 value = position if name == "position" else event.read(name)
-            words[base + column] = self._encode_value(value)
+            if value is None or how == _NULL:
+                words[base + column] = at.NULL
+            elif how == _FLOAT:
+                words[base + column] = encoded_float(float(value))
+            elif how == _CODE:
+                words[base + column] = self._dictionary.code(str(value))
+            else:
+                words[base + column] = int(value)
         self._row_count = row + 1
         self._rows.append_event(event)
         code = self._codes[event.topic]
-        self._topic_counts[code] += 1
+        self._count_words[code] += 1
         if self._program.ranked:
             self._order_strings()
         control = self._control_words
-        self._code[0] = code
-        control[at.CONTROL_CODES] = self._code_address - self._code.itemsize * row
+        self._code_words[0] = code
+        control[at.CONTROL_CODES] = self._code_address - _WORD * row
         control[at.CONTROL_ROW] = control[at.CONTROL_DERIVED] = control[at.CONTROL_NUMBERED] = row
         result = loop.take(self._control, row + 1)
         if result == at.DONE and control[at.CONTROL_OUT] == 0:
             return None
         words_out = self._run(row, row + 1, result)
         return self._records(words_out, row, _NOTHING, np.array([position]))
-
-    def _encode_value(self, value: Value) -> int:
-        if value is None:
-            return at.NULL
-        if isinstance(value, str):
-            return self._dictionary.code(value)
-        return encoded_float(value) if isinstance(value, float) else int(value)
 
     def _order_strings(self) -> None:
         if self._program.ranked and len(self._dictionary.codes) != self._ranked_count:
@@ -190,11 +203,13 @@ class Stage:
             self._publish()
 
     def _reserve(self, rows: int) -> None:
-        """Room for more rows, doubled so that single events stay cheap."""
+        """Room for more rows, grown by a share so that single events stay cheap."""
         if rows > len(self._cells):
-            grown = np.empty((max(rows, 2 * self._row_count, 64), self._cells.shape[1]), np.int64)
-            grown[: self._row_count] = self._cells[: self._row_count]
-            self._cells = grown
+            shape = (max(rows, _grown(self._row_count)), self._cells.shape[1])
+            if self._row_count == 0:
+                self._cells = np.empty(shape, np.int64)
+            else:
+                self._cells.resize(shape, refcheck=False)
             self._publish()
 
     def _encode(self, batch: Batch, positions: Array, selection: Words, count: int) -> None:
@@ -225,12 +240,11 @@ class Stage:
     def _source(self, column: Column | None) -> tuple[int, Array, Array | None, Array | None]:
         """How a column is encoded: way, values, mask, mapping."""
         if column is None or column.kind is Kind.NULL:
-            return at.SOURCE_NULL, _NOTHING, None, None
+            return _NULL, _NOTHING, None, None
         if column.kind is Kind.STRING:
             mapping = self._mapping(column.dictionary)
-            return at.SOURCE_CODE, column.values, column.valid, mapping
-        how = {Kind.FLOAT: at.SOURCE_FLOAT, Kind.BOOL: at.SOURCE_BOOL}
-        return how.get(column.kind, at.SOURCE_INT), column.values, column.valid, None
+            return _CODE, column.values, column.valid, mapping
+        return _HOW[column.kind], column.values, column.valid, None
 
     def _mapping(self, texts: tuple[str, ...]) -> Words:
         """What the codes of a column's dictionary are here; remembered for the next batch."""
@@ -265,9 +279,7 @@ class Stage:
             result = loop.take(control, stop)
 
     def _grow_arena(self) -> None:
-        grown = np.zeros(2 * len(self._arena), np.int64)
-        grown[: len(self._arena)] = self._arena
-        self._arena = grown
+        self._arena.resize(_grown(len(self._arena)), refcheck=False)
         self._publish()
 
     def _records(self, words: Words, first_row: int, selection: Words, positions: Array) -> Records:
@@ -359,6 +371,14 @@ class Stage:
         for batch in saved.rows:
             self._rows.append(batch.batch(), None)
         self._publish()
+
+
+def _grown(count: int) -> int:
+    """The next size of an array that is full: twice as much, or an eighth more when it is large.
+
+    Arrays are resized in place: the system moves pages of large ones, and no word is copied.
+    """
+    return count + max(64, count if count < _LARGE else count // 8)
 
 
 def _slot_counts(subscriptions: Sequence[SubscriptionPlan]) -> Words:

@@ -232,9 +232,13 @@ def reads(predicate: Predicate, name: str) -> bool:
     )
 
 
+_pack_float = struct.Struct("=d").pack
+_unpack_bits = struct.Struct("=q").unpack
+
+
 def encoded_float(value: float) -> int:
     """A float as an integer that sorts like it (see `compiled.values`); NaN is null."""
     if value != value:
         return at.NULL
-    bits: int = struct.unpack("<q", struct.pack("<d", value + 0.0))[0]
+    bits: int = _unpack_bits(_pack_float(value + 0.0))[0]
     return bits if bits >= 0 else bits ^ (2**63 - 1)

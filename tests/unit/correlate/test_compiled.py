@@ -196,7 +196,7 @@ def test_programs_calculate_as_expressions_do(seed: int) -> None:
     rng = Random(seed)
     asked = expression(rng, rng.randint(1, 3))
     rows = {A: row_of(rng), B: row_of(rng)}
-    writer = Writer(SCHEMAS, Dictionary(), True)
+    writer = Writer(SCHEMAS, Dictionary(), time_ordered=True, distinct=True)
     address = writer.program(writer.code(asked, A))
     cells = np.full((2, writer.column_count), at.NULL, np.int64)
     for place, slot in enumerate((A, B)):
