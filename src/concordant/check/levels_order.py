@@ -271,13 +271,13 @@ def _first_difference(mine: Sequence[Delivered], theirs: Sequence[Delivered]) ->
 def tags(index: Seen) -> Verdict:
     """A delivery that says it is out of order comes after something that it belongs before.
 
-    What it belongs before is known from those who delivered both in order. If nobody else
-    delivered the event in order, there is nothing to hold against the tag.
+    It does not if it is the first delivery of all, or if somebody delivered in order everything
+    that was delivered here before, and it only then. Where nobody saw as much, there is nothing to
+    hold against the tag.
     """
-    orders = {process.name: process.in_order for process in index.subscribers}
     places = {
-        name: {one.item: number for number, one in enumerate(sequence)}
-        for name, sequence in orders.items()
+        process.name: {one.item: number for number, one in enumerate(process.in_order)}
+        for process in index.subscribers
     }
     checked = 0
     for process in index.subscribers:
@@ -287,23 +287,18 @@ def tags(index: Seen) -> Verdict:
                 before.append(one)
                 continue
             checked += 1
-            witnesses = [
-                (name, found)
-                for name, found in places.items()
-                if name != process.name and one.item in found
-            ]
-            if witnesses and not any(
-                found.get(earlier.item, -1) > found[one.item]
-                for _, found in witnesses
-                for earlier in before
-            ):
-                other = witnesses[0][0]
-                sentence = (
-                    f"{process.name} delivered {_text(one)} as out of order, but everything that "
-                    f"it had delivered comes before it at {other} too"
-                )
-                there = orders[other][places[other][one.item]]
-                return _violated("Tags", checked, sentence, one, there, (one.row, there.row))
+            sentence = ""
+            if not before:
+                sentence = f"{process.name} delivered {_text(one)}, its first, as out of order"
+            for name, found in places.items():
+                at = found.get(one.item, -1)
+                if all(found.get(earlier.item, at) < at for earlier in before) and not sentence:
+                    sentence = (
+                        f"{process.name} delivered {_text(one)} as out of order, but {name} "
+                        "delivered it after the same events and in order"
+                    )
+            if sentence:
+                return _violated("Tags", checked, sentence, one, one, (one.row,))
     return Verdict("Tags", checked)
 
 

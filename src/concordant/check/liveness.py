@@ -77,13 +77,13 @@ def event_validity(run: Run) -> Verdict:
 
 
 def _before(run: Run, topic: str) -> list[Event]:
-    """The events of a topic that were published before the run repeats."""
-    since = run.repeats_from_us
-    assert since is not None
+    """The events of a topic that were published before the cycle: each is known by its id."""
     return [
         one.row.event
         for one in run.published.values()
-        if one.topic == topic and one.row.time_us < since and one.row.event is not None
+        if one.topic == topic
+        and one.row.time_us <= run.prefix_until_us
+        and one.row.event is not None
     ]
 
 

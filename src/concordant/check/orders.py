@@ -191,7 +191,7 @@ def local(run: Run, name: str, *, per_topic: bool) -> Verdict:
         written.setdefault(publication.row.process, []).append(event_id)
     for here in run.asked:
         for there in run.asked if here.process in written else ():
-            if here.question.policy != there.question.policy:
+            if here.process == there.process or here.question.policy != there.question.policy:
                 continue
             groups: dict[str, list[tuple[int, bool, str]]] = {}
             for event_id, delivery in here.first.items():

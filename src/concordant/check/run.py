@@ -114,6 +114,8 @@ class Run:
     order of (time, source, seq)."""
     repeats_from_us: int | None = None
     """Since when the run repeats itself for ever, if it does; see `liveness`."""
+    prefix_until_us: int = 0
+    """Until when it had not yet begun to go in circles."""
 
     @staticmethod
     def of(
@@ -122,6 +124,7 @@ class Run:
         subscriptions: Mapping[str, Subscription] | None = None,
         arrivals: Mapping[str, Sequence[str]] | None = None,
         repeats_from_us: int | None = None,
+        prefix_until_us: int = 0,
     ) -> Run:
         """Index rows. Subscriptions by name save the reading of their text."""
         kept = list(rows)
@@ -159,6 +162,7 @@ class Run:
             frozenset(crashed),
             arrivals or {},
             repeats_from_us,
+            prefix_until_us,
         )
 
     @cached_property

@@ -29,6 +29,9 @@ TRIAL_COUNT_MAX = 400
 SOURCE = "s"
 """A publisher that subscribes to nothing."""
 
+OTHER_SOURCE = "t"
+"""Another one, so that there are events that know nothing of each other."""
+
 Draft = tuple[str, dict[str, Value]]
 """An event without a place: its topic and attributes."""
 
@@ -63,15 +66,18 @@ class Author:
         prefix: list[Draft] = []
         for _ in range(self._rng.choice((0, 1, 1))):
             self._mix(prefix, self._solution())
-        for _ in range(self._rng.choice((0, 1))):
-            prefix.append(self._noise())
-        self._rng.shuffle(prefix)
+        for _ in range(self._rng.choice((0, 0, 1, 2))):
+            prefix.insert(self._rng.randint(0, len(prefix)), self._noise())
+        if self._rng.random() < 0.5:
+            self._rng.shuffle(prefix)
         cycle: list[Draft] = []
         for _ in range(self._rng.choice((1, 1, 2))):
             self._mix(cycle, self._solution())
         if self._rng.random() < 0.3:
             cycle.insert(self._rng.randint(0, len(cycle)), self._noise())
-        prefix = prefix[: self._rng.randint(0, max(1, count_max - len(cycle)))]
+        if self._rng.random() < 0.2:  # what matches may lie several rounds apart
+            cycle = [self._rng.choice(cycle), self._noise()]
+        prefix = prefix[: max(1, count_max - len(cycle))]
         return self._events([*prefix, *cycle]), len(cycle)
 
     # --- pieces -------------------------------------------------------------------------------
@@ -102,7 +108,7 @@ class Author:
 
     def _events(self, drafts: Sequence[Draft]) -> list[Event]:
         rng = self._rng
-        sources = [SOURCE, *self._sources] if rng.random() < 0.5 else [SOURCE]
+        sources = [SOURCE, OTHER_SOURCE, *self._sources] if rng.random() < 0.5 else [SOURCE]
         seqs: dict[str, int] = {}
         time = 0
         events: list[Event] = []

@@ -2,19 +2,21 @@
 
 Two states are equal if the engine will do the same from both, whatever comes: the same events wait
 (those of the prefix by identity, those of the cycle by their place in it), in the same order, with
-the same distances as far as `contiguous` and `within` can see. Queues that grow for ever never
-repeat; such an input is given up after a bounded number of rounds, and proves nothing.
+the same distances as far as `contiguous` and `within` can see. Events that can never be matched
+any more, because `contiguous` asks for neighbours that do not fit, are left out. Other queues that
+grow for ever never repeat; such an input is given up after a bounded number of rounds, and proves
+nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
 
 from concordant.correlate.engine import Engine
-from concordant.correlate.matching import Entry
+from concordant.correlate.matching import Entry, fits, pair_holds
 from concordant.correlate.plan import Part
 from concordant.correlate.state import PartState, partition_value
 from concordant.model.event import Event
@@ -140,17 +142,25 @@ def state_of(engine: Engine, rounds: Rounds) -> State:
 
 
 def _part(subscription: Subscription, part: Part, now: PartState, rounds: Rounds) -> State:
-    waiting = sorted((e for queue in now.queues.values() for e in queue), key=lambda e: e.position)
-    finished = tuple(tuple(rounds.label(entry.event) for entry in taken) for taken in now.finished)
+    queues = list(now.queues.values())
+    gaps: list[tuple[int, ...]] = []
+    if subscription.policy.contiguous:
+        queues = [_alive(subscription, part, queue, rounds) for queue in queues]
+        gaps = [_gaps(subscription, part, queue, rounds) for queue in queues]
+    waiting = sorted((e for queue in queues for e in queue), key=lambda e: e.position)
     return (
         tuple((entry.event.topic, rounds.label(entry.event)) for entry in waiting),
-        tuple(_gaps(subscription, part, queue, rounds) for queue in now.queues.values())
-        if subscription.policy.contiguous
-        else (),
+        tuple(gaps),
         _ages(subscription, waiting, rounds),
-        finished,
+        tuple(tuple(rounds.label(entry.event) for entry in taken) for taken in now.finished),
         _ages(subscription, [entry for taken in now.finished for entry in taken], rounds),
     )
+
+
+def _count(subscription: Subscription, event: Event, rounds: Rounds) -> int:
+    """How many events there were in the stream of an event."""
+    key = partition_value(event, subscription.partition_by)
+    return rounds.stream[(subscription.name, event.topic, *key)]
 
 
 def _gaps(
@@ -159,11 +169,43 @@ def _gaps(
     """Distances in the stream, clipped at what `contiguous` can see."""
     if not queue:
         return ()
-    event = queue[0].event
-    key = (subscription.name, event.topic, *partition_value(event, subscription.partition_by))
-    largest = len(part.slots_of_topic[event.topic])
-    numbers = [*(entry.number for entry in queue), rounds.stream[key] + 1]
+    largest = len(part.slots_of_topic[queue[0].event.topic])
+    count = _count(subscription, queue[0].event, rounds)
+    numbers = [*(entry.number for entry in queue), count + 1]
     return tuple(min(b - a, largest) for a, b in pairwise(numbers))
+
+
+def _alive(
+    subscription: Subscription, part: Part, queue: Sequence[Entry], rounds: Rounds
+) -> list[Entry]:
+    """The events that some neighbours, perhaps still to come, can make a relation with."""
+    if not queue:
+        return []
+    slots = part.slots_of_topic[queue[0].event.topic]
+    count = _count(subscription, queue[0].event, rounds)
+    by_number = {entry.number: entry for entry in queue}
+    alive: dict[int, Entry] = {}
+    for entry in queue:
+        for start in range(entry.number - len(slots) + 1, entry.number + 1):
+            window = {
+                slot: by_number.get(start + i) for i, slot in enumerate(slots) if start + i <= count
+            }
+            if _fits(part, window):
+                alive[entry.number] = entry
+                break
+    return list(alive.values())
+
+
+def _fits(part: Part, window: Mapping[int, Entry | None]) -> bool:
+    """May these neighbours take these slots, as far as they alone decide?"""
+    for slot, entry in window.items():
+        if entry is None or not fits(entry, part.unary[slot]):
+            return False
+        for pair in part.binary[slot]:
+            other = window.get(pair.right) if pair.left == slot else None
+            if other is not None and not pair_holds(part, slot, entry, pair.predicate, other):
+                return False
+    return True
 
 
 def _ages(subscription: Subscription, waiting: Sequence[Entry], rounds: Rounds) -> tuple[int, ...]:

@@ -89,7 +89,11 @@ class Stage:
             rounds.saw(state_of(engine, rounds))
         if rounds.repeats_from_us is None:
             return None
-        return self._played(rows, repeats_from_us=rounds.repeats_from_us)
+        return self._played(
+            rows,
+            repeats_from_us=rounds.repeats_from_us,
+            prefix_until_us=prefix[-1].time if prefix else 0,
+        )
 
     def _take(self, engine: Engine, rows: list[Row], events: Sequence[Event]) -> None:
         for event in events:
@@ -132,12 +136,14 @@ class Stage:
         *,
         arrivals: Mapping[str, Sequence[str]] | None = None,
         repeats_from_us: int | None = None,
+        prefix_until_us: int = 0,
     ) -> Played:
         run = Run.of(
             rows,
             subscriptions=self._by_name,
             arrivals=arrivals,
             repeats_from_us=repeats_from_us,
+            prefix_until_us=prefix_until_us,
         )
         return Played(rows, run)
 

@@ -7,6 +7,7 @@ without any of its events, its other subscribers or (if the formulas may change)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
 from random import Random
 
 import msgspec
@@ -15,12 +16,19 @@ from concordant.check.properties import INFEASIBLE, PROPERTIES, Property
 from concordant.check.verdict import Verdict
 from concordant.errors import UsageError
 from concordant.guarantees.alphabet import alphabet
+from concordant.guarantees.arrival import arrivals
 from concordant.guarantees.author import SOURCE, Author
 from concordant.guarantees.scene import Played, Scene, Stage, Subscribers, play
 from concordant.model.event import Event
 from concordant.model.kind import RESERVED
 from concordant.model.predicate import Comparison, Predicate, Wildcard, conjunction_of
 from concordant.model.subscription import Conjunction, Subscription
+
+TOTAL = "total"
+"""The order level under which all processes get the events in one order; `total strict` too."""
+
+WORD_COUNT_MAX = 4_000
+"""Words that are tried exhaustively for a shorter counterexample, at most."""
 
 
 class Counterexample(msgspec.Struct, frozen=True):
@@ -61,28 +69,30 @@ def search(
     rng: Random,
     *,
     scene_count: int,
+    order: str = "total",
     event_count_max: int = 9,
     watch: Callable[[Played, Verdict], None] = lambda played, verdict: None,
 ) -> dict[str, Counterexample]:
     """Counterexamples, not yet shrunk, for those properties for which one is found.
 
-    `watch` is told every run and verdict, for counting. A property is given up for the rest of
-    the search once it is found violated.
+    Below a total order, each process gets the events in an order of its own that the level
+    allows. `watch` is told every run and verdict, for counting. A property is given up for the
+    rest of the search once it is found violated.
     """
-    stage = Stage(subscribers)
-    author = Author(subscribers, rng)
     left = dict.fromkeys(names)
     found: dict[str, Counterexample] = {}
+    writers = {
+        False: _Writer(subscribers, rng, order),
+        # Liveness is a matter of one process, and queues of others may grow for ever.
+        True: _Writer(subscribers[:1], rng, TOTAL),
+    }
     for _ in range(scene_count):
-        for endless in (False, True):
+        for endless, writer in writers.items():
             wanted = [n for n in left if property_of(n).is_liveness is endless]
             if not wanted:
                 continue
-            if endless:
-                events, cycle_count = author.endless(count_max=event_count_max)
-            else:
-                events, cycle_count = author.finite(count_max=event_count_max), 0
-            played = stage.play(events, cycle_count=cycle_count)
+            scene = writer.scene(endless, event_count_max)
+            played = writer.play(scene)
             if played is None:
                 continue
             for name in wanted:
@@ -90,11 +100,36 @@ def search(
                 watch(played, verdict)
                 if not verdict.holds:
                     del left[name]
-                    scene = Scene(subscribers, tuple(events), cycle_count)
                     found[name] = Counterexample(scene, verdict)
         if not left:
             break
     return found
+
+
+class _Writer:
+    """A stage and its author."""
+
+    def __init__(self, subscribers: Subscribers, rng: Random, order: str) -> None:
+        self._stage = Stage(subscribers)
+        self._author = Author(subscribers, rng)
+        self._rng = rng
+        self._order = order
+
+    def scene(self, endless: bool, event_count_max: int) -> Scene:
+        subscribers = self._stage.subscribers
+        if endless:
+            events, cycle_count = self._author.endless(count_max=event_count_max)
+            return Scene(subscribers, tuple(events), cycle_count)
+        events = self._author.finite(count_max=event_count_max)
+        if self._order.startswith(TOTAL):
+            return Scene(subscribers, tuple(events))
+        apart = arrivals(self._order, subscribers, events, self._rng)
+        return Scene(subscribers, tuple(events), arrivals=apart)
+
+    def play(self, scene: Scene) -> Played | None:
+        return self._stage.play(
+            scene.events, cycle_count=scene.cycle_count, arrivals=scene.arrivals
+        )
 
 
 # --- shrinking ------------------------------------------------------------------------------------
@@ -111,7 +146,37 @@ def shrink(example: Counterexample, *, formulas: bool = False, keep: str = "p1")
                 best = found
                 break
         else:
-            return best
+            return violated(renamed(best.scene), name) or best
+
+
+def shortest(example: Counterexample) -> Counterexample:
+    """The first counterexample among all shorter words over the same events, or the example.
+
+    Exhaustive, so it applies to few different events; times and arrivals stay out of it.
+    """
+    scene = example.scene
+    letters = list(
+        {
+            (e.topic, e.source, tuple(sorted(e.attributes.items(), key=str))): e
+            for e in scene.events
+        }.values()
+    )
+    length = len(scene.events)
+    timed = any(one.within_us is not None for one in scene.subscribers)
+    if timed or scene.arrivals or len(letters) ** (length - 1) > WORD_COUNT_MAX:
+        return example
+    for shorter in range(1, length):
+        for word in product(letters, repeat=shorter):
+            events = renumbered(
+                [msgspec.structs.replace(e, time=i) for i, e in enumerate(word, start=1)]
+            )
+            for cycle_count in range(1, shorter + 1) if scene.cycle_count else (0,):
+                found = violated(
+                    _scene(scene, events=events, cycle_count=cycle_count), example.verdict.name
+                )
+                if found is not None:
+                    return found
+    return example
 
 
 def _smaller(scene: Scene, formulas: bool, keep: str) -> Iterator[Scene]:
@@ -127,7 +192,7 @@ def _smaller(scene: Scene, formulas: bool, keep: str) -> Iterator[Scene]:
 
 
 def _scene(scene: Scene, **changes: object) -> Scene:
-    return msgspec.structs.replace(scene, **changes)  # type: ignore[arg-type]
+    return msgspec.structs.replace(scene, **changes)
 
 
 def _fewer_events(scene: Scene) -> Iterator[Scene]:
@@ -150,7 +215,7 @@ def _fewer_events(scene: Scene) -> Iterator[Scene]:
 def _plainer(scene: Scene) -> Iterator[Scene]:
     """One source, times without gaps, small values."""
     events = scene.events
-    for i, event in enumerate(events):
+    for i, event in enumerate(events if not scene.arrivals else ()):  # they know the sources
         if event.source != SOURCE:
             plain = msgspec.structs.replace(event, source=SOURCE)
             yield _scene(scene, events=renumbered([*events[:i], plain, *events[i + 1 :]]))
@@ -165,10 +230,26 @@ def _plainer(scene: Scene) -> Iterator[Scene]:
             yield _scene(scene, events=tuple(moved))
     for i, event in enumerate(events):
         for attribute, value in event.attributes.items():
-            if type(value) is int and value > 0:
-                smaller = {**event.attributes, attribute: value - 1}
-                changed = msgspec.structs.replace(event, attributes=smaller)
-                yield _scene(scene, events=(*events[:i], changed, *events[i + 1 :]))
+            if type(value) is int:
+                for smaller in range(value if value >= 0 else 3):
+                    attributes = {**event.attributes, attribute: smaller}
+                    changed = msgspec.structs.replace(event, attributes=attributes)
+                    yield _scene(scene, events=(*events[:i], changed, *events[i + 1 :]))
+
+
+def renamed(scene: Scene) -> Scene:
+    """The scene with its processes called p1, p2 and so on, without gaps."""
+    names = {one.name: f"p{number}" for number, one in enumerate(scene.subscribers, start=1)}
+    subscribers = tuple(
+        msgspec.structs.replace(one, name=names[one.name]) for one in scene.subscribers
+    )
+    others = iter("stuvwxyz")
+    for event in scene.events:
+        if event.source not in names:
+            names[event.source] = next(others)
+    events = renumbered([msgspec.structs.replace(e, source=names[e.source]) for e in scene.events])
+    arrivals = {names[name]: order for name, order in scene.arrivals.items() if name in names}
+    return _scene(scene, subscribers=subscribers, events=events, arrivals=arrivals)
 
 
 def renumbered(events: Sequence[Event]) -> tuple[Event, ...]:
@@ -183,13 +264,19 @@ def renumbered(events: Sequence[Event]) -> tuple[Event, ...]:
 
 
 def _weaker(scene: Scene) -> Iterator[Scene]:
-    """One predicate or instance less, in every subscriber that has it."""
+    """One branch less, or one predicate or instance less in every subscriber that has it."""
+    for i, one in enumerate(scene.subscribers):
+        for gone in one.conjunctions if len(one.conjunctions) > 1 else ():
+            kept = tuple(c for c in one.conjunctions if c != gone)
+            fewer = msgspec.structs.replace(one, conjunctions=kept)
+            before, after = scene.subscribers[:i], scene.subscribers[i + 1 :]
+            yield _scene(scene, subscribers=(*before, fewer, *after))
     predicates = dict.fromkeys(
         p for one in scene.subscribers for c in one.conjunctions for p in c.predicates
     )
-    for gone in predicates:
-        for replacement in _replacements(gone):
-            changed = tuple(_without(one, gone, replacement) for one in scene.subscribers)
+    for weak in predicates:
+        for replacement in _replacements(weak):
+            changed = tuple(_without(one, weak, replacement) for one in scene.subscribers)
             if all(one is not None for one in changed):
                 scene_without = _scene(scene, subscribers=changed)
                 yield _scene(scene_without, events=_read_only(scene_without))
