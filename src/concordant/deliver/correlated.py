@@ -29,9 +29,9 @@ from concordant.model.topic import Schemas
 
 
 class _State(msgspec.Struct):
-    inner: bytes
+    client: bytes
     engine: bytes
-    position: int
+    positions: dict[str, int]
 
 
 class Correlated:
@@ -48,7 +48,7 @@ class Correlated:
         """`time_ordered`: the level delivers by time, so that `within` may forget what is old."""
         self._client = client
         self._engine = Engine(compile_plan(subscriptions, schemas), time_ordered=time_ordered)
-        self._position = 0
+        self._positions: dict[str, int] = {}
         self._texts = tuple(str(subscription) for subscription in subscriptions)
 
     def handle(self, now: Instant, given: Input) -> list[Effect]:
@@ -77,13 +77,16 @@ class Correlated:
                 late = ", ".join(event.id for event in delivery.events)
                 out.append(Note(f"too late to be correlated: {late}", cause=effect.cause))
         found: list[Delivery] = []
-        for relation in self._engine.step(events):
-            self._position += 1
-            if self._position > taken_count:
+        positions = self._positions
+        already = taken_count - sum(positions.values()) if taken_count else 0
+        for number, relation in enumerate(self._engine.step(events)):
+            name = relation.subscription
+            positions[name] = positions.get(name, 0) + 1
+            if number >= already:
                 found.append(
                     Delivery(
                         relation.events,
-                        self._position,
+                        positions[name],
                         True,
                         relation.subscription,
                         relation.conjunction,
@@ -99,11 +102,11 @@ class Correlated:
         return self._client.held_count
 
     def snapshot(self) -> bytes:
-        state = _State(self._client.snapshot(), self._engine.save(), self._position)
+        state = _State(self._client.snapshot(), self._engine.save(), self._positions)
         return msgspec.msgpack.encode(state)
 
     def restore(self, data: bytes) -> None:
         state = msgspec.msgpack.decode(data, type=_State)
-        self._client.restore(state.inner)
+        self._client.restore(state.client)
         self._engine.load(state.engine)
-        self._position = state.position
+        self._positions = state.positions

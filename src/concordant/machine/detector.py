@@ -43,8 +43,8 @@ class DetectorOptions(msgspec.Struct, frozen=True):
     """How often to speak, and how long a silence may be."""
 
     group: str = "heartbeats"
-    interval_us: Duration = 50 * MILLISECOND
-    timeout_us: Duration = 300 * MILLISECOND
+    beat_us: Duration = 50 * MILLISECOND
+    suspect_us: Duration = 300 * MILLISECOND
 
 
 class _State(msgspec.Struct):
@@ -101,19 +101,19 @@ class Detector:
         options, state = self._options, self._state
         if name == _BEAT:
             out.append(Disseminate(options.group, (Heartbeat(self._member),), cause))
-            out.append(SetTimer(_BEAT, now + options.interval_us, cause))
+            out.append(SetTimer(_BEAT, now + options.beat_us, cause))
         elif name == _LOOK:
             silent = [
                 member
                 for member, last in state.heard.items()
-                if now - last > options.timeout_us
+                if now - last > options.suspect_us
                 and member != self._member
                 and member not in state.suspected
             ]
             if silent:
                 state.suspected.update(dict.fromkeys(silent, True))
                 self._tell(Suspected(tuple(silent)), cause, out)
-            out.append(SetTimer(_LOOK, now + options.timeout_us // 2, cause))
+            out.append(SetTimer(_LOOK, now + options.suspect_us // 2, cause))
 
     def _install(self, now: Instant, given: Command) -> None:
         for request in given.requests:

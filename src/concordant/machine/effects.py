@@ -21,7 +21,7 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
 
     events: tuple[Event, ...]
     position: int
-    """Counts the deliveries of one machine, over all its lives, from 1."""
+    """Counts the deliveries of a machine for one subscription, over all its lives, from 1."""
     in_order: bool = True
     """False: out of the promised order, and said so."""
     subscription: str = ""

@@ -111,10 +111,10 @@ class Network:
         self._count = count
         self._plain = not spec.fifo and not spec.bytes_per_s
         self._hops: dict[tuple[str, int, int], Draw] = {}
-        self._places: dict[tuple[str, str], int] = {}
-        nodes = max(2, spec.overlay_nodes)
-        self._depth = max(1, ceil(log(nodes, TREE_DEGREE)))
-        self._nodes = nodes
+        self._places: dict[tuple[str, str], tuple[int, int]] = {}
+        self._nodes = max(2, spec.overlay_nodes)
+        self._hops_mean = max(1.0, log(self._nodes, TREE_DEGREE))
+        self._depth = ceil(self._hops_mean)
 
     def link(self, source: str, target: str) -> Link:
         """A new link between two nodes; one within a node takes no time."""
@@ -123,13 +123,18 @@ class Network:
             source, target, _at_once if local else self.spec.latency.draw(self._rng), local=local
         )
 
-    def arrivals(self, now: int, link: Link, messages: Sequence[Message]) -> Sequence[int]:
-        """When a packet that leaves now arrives: never, once, or more often."""
+    def arrivals(
+        self, now: int, link: Link, messages: Sequence[Message], delay_us: int | None = None
+    ) -> Sequence[int]:
+        """When a packet that leaves now arrives: never, once, or more often.
+
+        `delay_us` is given where the way is not the link's own, but one through a tree.
+        """
         if link.local:
             return (now,)
+        at = now + (link.draw() if delay_us is None else delay_us)
         if self._plain and not self.trouble.any:
-            return (now + link.draw(),)
-        at = now + link.draw()
+            return (at,)
         if self.spec.bytes_per_s:
             start = max(now, link.free_at)
             link.free_at = start + self._bytes(messages) * 1_000_000 // self.spec.bytes_per_s
@@ -177,13 +182,14 @@ class Network:
         Every topic has a tree of its own. Listeners below one node share the hops above it, so a
         slow hop is slow for all of them (SCRIBE over Pastry, as Baldoni 2011 simulates it).
         """
-        up = sum(self._hop((f"^{source}", level, 0))() for level in range(self._depth))
+        _, height = self._place(topic, f"^{source}")
+        up = sum(self._hop((f"^{source}", level, 0))() for level in range(height))
         drawn: dict[tuple[int, int], int] = {}
         found: list[int] = []
         for link in links:
-            place = self._place(topic, link.target)
+            place, depth = self._place(topic, link.target)
             total = up
-            for level in range(1, self._depth + 1):
+            for level in range(1, depth + 1):
                 node = place // TREE_DEGREE ** (self._depth - level)
                 delay = drawn.get((level, node))
                 if delay is None:
@@ -192,11 +198,14 @@ class Network:
             found.append(total)
         return found
 
-    def _place(self, topic: str, target: str) -> int:
-        place = self._places.get((topic, target))
-        if place is None:
-            place = self._places[topic, target] = self._rng.randrange(self._nodes)
-        return place
+    def _place(self, topic: str, target: str) -> tuple[int, int]:
+        """A node of the overlay, and its hops to the root: the logarithm in the mean."""
+        found = self._places.get((topic, target))
+        if found is None:
+            near = self._rng.random() < self._depth - self._hops_mean
+            depth = max(1, self._depth - near)
+            found = self._places[topic, target] = (self._rng.randrange(self._nodes), depth)
+        return found
 
     def _hop(self, which: tuple[str, int, int]) -> Draw:
         draw = self._hops.get(which)

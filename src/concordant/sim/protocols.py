@@ -17,7 +17,7 @@ from concordant.deliver.correlated import Correlated
 from concordant.errors import UsageError
 from concordant.language import checked, parse
 from concordant.machine.contract import Machine
-from concordant.machine.detector import Detector
+from concordant.machine.detector import Detector, DetectorOptions
 from concordant.machine.view import View
 from concordant.model.kind import Kind
 from concordant.model.topic import Topic, schemas
@@ -73,8 +73,6 @@ class Protocol(msgspec.Struct, frozen=True):
 
     level: str
     build: Build
-    settle_us: int = 0
-    """How long a quiet system may still have something to do, beyond its clients' marks."""
 
 
 def _clients(
@@ -115,8 +113,9 @@ def _sequencer(world: World, scenario: Scenario, layout: Layout) -> None:
 def _clock(world: World, scenario: Scenario, layout: Layout) -> None:
     _clients(ClockClient, world, scenario, layout)
     view = View.of(1, layout.publishes)
+    options = DetectorOptions(**_known(scenario, DetectorOptions))
     for name in scenario.nodes:
-        make = partial(Detector, name, view=view, listeners=(name,))
+        make = partial(Detector, name, view=view, listeners=(name,), options=options)
         world.add(detector_of(name), make, node=name)
 
 
@@ -128,7 +127,7 @@ def detector_of(node: str) -> str:
 PROTOCOLS: Mapping[str, Protocol] = {
     "none": Protocol("none", partial(_clients, NoneClient)),
     "fifo": Protocol("fifo", partial(_clients, FifoClient)),
-    "clock": Protocol("total strict", _clock, settle_us=400_000),
+    "clock": Protocol("total strict", _clock),
     "sequencer": Protocol("total strict", _sequencer),
 }
 
@@ -146,10 +145,21 @@ def protocol_of(scenario: Scenario) -> Protocol:
 
 def options_of(scenario: Scenario) -> ClientOptions:
     """The options of clients, with the scenario's parameters."""
-    try:
-        return msgspec.convert(scenario.parameters, ClientOptions)
-    except msgspec.ValidationError as error:
-        raise UsageError(str(error), place="[parameters]") from None
+    return ClientOptions(**_known(scenario, ClientOptions))
+
+
+def _known(scenario: Scenario, options: type[msgspec.Struct]) -> dict[str, Any]:
+    """The parameters that are among these options; one that nobody knows is refused."""
+    names = {*ClientOptions.__struct_fields__, *DetectorOptions.__struct_fields__} - {"group"}
+    for name in scenario.parameters:
+        if name not in names:
+            raise UsageError(
+                f"there is no parameter {name!r}",
+                hint=f"the parameters are {', '.join(sorted(names))}",
+                place="[parameters]",
+            )
+    fields = options.__struct_fields__
+    return {name: value for name, value in scenario.parameters.items() if name in fields}
 
 
 def _correlation(scenario: Scenario) -> Callable[[Machine], Machine]:

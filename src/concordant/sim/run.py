@@ -98,7 +98,7 @@ def _phases(world: World, scenario: Scenario, seed: str) -> bool:
     world.run(scenario.duration_ms * 1_000)
     faults.heal(world)
     options = options_of(scenario)
-    pause_us = options.mark_us_max + options.repeat_us + protocol.settle_us
+    pause_us = options.mark_us_max + options.repeat_us
     end_us = world.now + scenario.heal_ms * 1_000
     quiet = False
     while world.now < end_us:

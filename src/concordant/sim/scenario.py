@@ -144,7 +144,7 @@ class Scenario(Table, frozen=True):
     faults: tuple[Fault, ...] = ()
     chaos: Chaos | None = None
     parameters: dict[str, int] = {}
-    """Of the protocol's clients, by the names of `ClientOptions`."""
+    """Of clients and failure detectors, by the names of their options."""
 
     @property
     def topics(self) -> tuple[str, ...]:

@@ -31,6 +31,8 @@ _PARAMETERS = {
     "mark_us_max": 60_000,
     "repeat_us": 30_000,
     "promise_us": 40_000,
+    "beat_us": 20_000,
+    "suspect_us": 100_000,
 }
 """Short waits, so that a run is short and still sees repeats, marks and asks."""
 

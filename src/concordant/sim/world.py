@@ -339,14 +339,14 @@ class World:
         if not listeners:
             return
         links = [place.links.get(address) or self._link(place, address) for address in listeners]
-        delays: Sequence[int] = ()
+        delays: Sequence[int | None] = [None] * len(links)
         if self._tree:
-            names = [link for link, _ in links]
-            delays = self.network.tree_delays(effect.topic, place.node.name, names)
+            ways = [link for link, _ in links]
+            delays = self.network.tree_delays(effect.topic, place.node.name, ways)
         heap, now, address, messages = self._heap, self.now, place.address, effect.messages
-        for i, (link, target) in enumerate(links):
-            start = now + delays[i] if delays else now
-            for at in self.network.arrivals(start, link, messages):
+        arrivals = self.network.arrivals
+        for (link, target), delay_us in zip(links, delays, strict=True):
+            for at in arrivals(now, link, messages, delay_us):
                 self._serial = serial = self._serial + 1
                 heappush(heap, (at, serial, _ARRIVE, target, Received(address, messages, serial)))
 
