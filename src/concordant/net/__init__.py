@@ -1,0 +1,1 @@
+"""The network driver: machines over real disks, sockets and servers."""
