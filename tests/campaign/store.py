@@ -21,7 +21,7 @@ from concordant.guarantees.draw import draw_subscription
 from concordant.guarantees.search import TOTAL, Counterexample, search, shortest, shrink
 from concordant.guarantees.stored import entry_text
 from concordant.guarantees.table import CLAUSES, ORDERS, lost_by_policy
-from concordant.model.subscription import POLICIES, Policy, Subscription
+from concordant.model.subscription import POLICIES, Consume, Policy, Subscription
 
 PATH = Path(concordant.guarantees.__file__).with_name("stored.toml")
 
@@ -31,8 +31,16 @@ HEADER = """\
 """
 
 DRAW_COUNT_MAX = 3_000
-SHRINK_COUNT = 4
+SHRINK_COUNT = 3
 """Counterexamples that are shrunk per property; the smallest is kept."""
+
+
+KEEPS = {
+    "partition by": Policy(),
+    "within": Policy(staged=True, consume=Consume.MATCHED),
+    "cap": Policy(staged=True, consume=Consume.MATCHED),
+}
+"""Policies that keep what a clause takes away, so that what is found is the fault of the clause."""
 
 
 def with_clause(subscription: Subscription, clause: str) -> Subscription:
@@ -76,9 +84,7 @@ def sections() -> Iterator[tuple[str, dict[str, Counterexample]]]:
             policy = msgspec.structs.replace(one, staged=staged)
             yield str(policy), found(str(policy), policy, [*lost_by_policy(policy)])
     for clause, lost in CLAUSES.items():
-        # Staged keeps most, so that what is found is the fault of the clause.
-        policy = Policy(staged=clause == "within")
-        yield clause, found(clause, policy, [*lost], clause=clause)
+        yield clause, found(clause, KEEPS[clause], [*lost], clause=clause)
     for order, lost in ORDERS.items():
         if lost:
             yield f"order {order}", found(order, Policy(), [*lost], order=order)

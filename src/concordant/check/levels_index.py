@@ -34,6 +34,8 @@ class Delivered:
     row: Row
     held: frozenset[str]
     """The topics that the process had subscribed at that moment."""
+    doubted: bool
+    """The process had given up waiting for somebody before."""
 
 
 @dataclass
@@ -48,6 +50,7 @@ class Process:
     """Topics held at the end, with the row since which they are held without a break."""
     ever_subscribed: bool = False
     up: bool = True
+    doubted: bool = False
 
     @property
     def in_order(self) -> list[Delivered]:
@@ -91,7 +94,7 @@ def seen(rows: Iterable[Row]) -> Seen:
             item: Item = row.events[0]
             if row.conjunction:
                 item = (row.subscription, row.conjunction, row.key, row.events)
-            delivered = Delivered(item, row, held.get(row.process, nothing))
+            delivered = Delivered(item, row, held.get(row.process, nothing), process.doubted)
             process.steps.append(delivered)
             process.deliveries.append(delivered)
         elif row.step == "publish":
@@ -110,6 +113,8 @@ def seen(rows: Iterable[Row]) -> Seen:
             for topic in row.topics:
                 process.held.pop(topic, None)
             held[row.process] = frozenset(process.held)
+        elif row.step == "suspect":
+            process.doubted = True
         elif row.step in ("crash", "restart"):
             process.up = row.step == "restart"
     return index

@@ -273,9 +273,10 @@ def _first_difference(mine: Sequence[Delivered], theirs: Sequence[Delivered]) ->
 def tags(index: Seen) -> Verdict:
     """A delivery that says it is out of order comes after something that it belongs before.
 
-    It does not if it is the first delivery of all, or if somebody delivered in order everything
-    that was delivered here before, and it only then. Where nobody saw as much, there is nothing to
-    hold against the tag.
+    It can only come so late because the process had stopped waiting for somebody. The tag is wrong
+    if it is on the first delivery of all, or if somebody delivered in order everything that was
+    delivered here before, and it only then. Where nobody saw as much, there is nothing to hold
+    against the tag.
     """
     places = {
         process.name: {one.item: number for number, one in enumerate(process.in_order)}
@@ -290,7 +291,12 @@ def tags(index: Seen) -> Verdict:
                 continue
             checked += 1
             sentence = ""
-            if not before:
+            if not one.doubted:
+                sentence = (
+                    f"{process.name} delivered {_text(one)} out of order, but it had not given up "
+                    "waiting for anybody"
+                )
+            elif not before:
                 sentence = f"{process.name} delivered {_text(one)}, its first, as out of order"
             for name, found in places.items():
                 at = found.get(one.item, -1)

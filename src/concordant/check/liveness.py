@@ -58,7 +58,7 @@ def event_validity(run: Run) -> Verdict:
         positions = run.positions(asked.process)
         repeated = _repeated(run, asked)
         for slot in asked.slots:
-            if slot.instance > 1 or not _is_free(asked.conjunction, slot):
+            if slot.instance > 1 or not is_free(asked.conjunction, slot):
                 continue
             for event in _before(run, slot.topic):
                 streams = repeated.get(_key(event, asked.question.partition_by), {})
@@ -104,7 +104,7 @@ def _key(event: Event, names: Sequence[str]) -> Key:
 
 
 @lru_cache(maxsize=65_536)
-def _is_free(conjunction: Conjunction, slot: Slot) -> bool:
+def is_free(conjunction: Conjunction, slot: Slot) -> bool:
     """Does no predicate join the slot to another one?"""
     return all(len(p.slots) == 1 for p in conjunction.predicates if slot in p.slots)
 

@@ -65,6 +65,7 @@ _VERBS = {
     "subscribe": "subscribed to",
     "unsubscribe": "unsubscribed from",
     "transaction": "did",
+    "suspect": "suspected",
     "crash": "crashed",
     "restart": "restarted",
     "end": "came to its end",

@@ -11,6 +11,9 @@ import typer
 from concordant.cli.correlate import correlate
 from concordant.cli.doctor import doctor
 from concordant.cli.explain import explain
+from concordant.cli.guarantees import guarantees
+from concordant.cli.simulate import simulate
+from concordant.cli.verify import verify
 
 app = typer.Typer(
     name="concordant",
@@ -21,6 +24,9 @@ app = typer.Typer(
 )
 app.command()(correlate)
 app.command()(explain)
+app.command()(guarantees)
+app.command()(simulate)
+app.command()(verify)
 app.command()(doctor)
 
 

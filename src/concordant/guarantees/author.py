@@ -109,13 +109,14 @@ class Author:
     def _events(self, drafts: Sequence[Draft]) -> list[Event]:
         rng = self._rng
         sources = [SOURCE, OTHER_SOURCE, *self._sources] if rng.random() < 0.5 else [SOURCE]
+        steps = self._steps if rng.random() < 0.3 else [1]  # mostly nothing is too old
         seqs: dict[str, int] = {}
         time = 0
         events: list[Event] = []
         for topic, attributes in drafts:
             source = rng.choice(sources)
             seqs[source] = seqs.get(source, 0) + 1
-            time += rng.choice(self._steps)
+            time += rng.choice(steps)
             events.append(Event(topic, source, seqs[source], time, attributes))
         return events
 

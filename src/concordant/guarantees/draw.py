@@ -18,7 +18,7 @@ SLOT_COUNT_MAX = 4
 
 def draw_conjunction(rng: Random) -> Conjunction:
     """One or two topics, up to four slots, up to two comparisons."""
-    names = rng.choice((("A",), ("A", "B"), ("A", "B")))
+    names = rng.choice((("A",), ("B",), ("A", "B"), ("A", "B"), ("A", "B")))
     slots: list[Slot] = []
     for name in names:
         count = rng.choice((1, 1, 1, 2, 2, 3))

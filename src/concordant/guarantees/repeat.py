@@ -24,8 +24,8 @@ from concordant.model.expression import Attribute, attributes_of
 from concordant.model.predicate import Comparison
 from concordant.model.subscription import Subscription
 
-ROUND_COUNT_MAX = 10
-"""Rounds until the state must have repeated; nearly all that repeat at all do so within five."""
+ROUND_COUNT_MAX = 6
+"""Rounds until the state must have repeated; nearly all that repeat at all do so within four."""
 
 State = tuple[object, ...]
 

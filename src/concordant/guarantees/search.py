@@ -6,7 +6,7 @@ without any of its events, its other subscribers or (if the formulas may change)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from random import Random
 
@@ -71,12 +71,14 @@ def search(
     scene_count: int,
     order: str = "total",
     event_count_max: int = 9,
+    endless_every: int = 2,
     watch: Callable[[Played, Verdict], None] = lambda played, verdict: None,
 ) -> dict[str, Counterexample]:
     """Counterexamples, not yet shrunk, for those properties for which one is found.
 
     Below a total order, each process gets the events in an order of its own that the level
-    allows. `watch` is told every run and verdict, for counting. A property is given up for the
+    allows. Endless scenes take several times as long as others, so that one is played with every
+    `endless_every` of them. `watch` is told every run and verdict, for counting. A property is given up for the
     rest of the search once it is found violated.
     """
     left = dict.fromkeys(names)
@@ -86,10 +88,10 @@ def search(
         # Liveness is a matter of one process, and queues of others may grow for ever.
         True: _Writer(subscribers[:1], rng, TOTAL),
     }
-    for _ in range(scene_count):
+    for number in range(scene_count):
         for endless, writer in writers.items():
             wanted = [n for n in left if property_of(n).is_liveness is endless]
-            if not wanted:
+            if not wanted or (endless and number % endless_every):
                 continue
             scene = writer.scene(endless, event_count_max)
             played = writer.play(scene)
@@ -104,6 +106,38 @@ def search(
         if not left:
             break
     return found
+
+
+def relatives(
+    found: Mapping[str, Counterexample], names: Iterable[str]
+) -> dict[str, Counterexample]:
+    """Counterexamples of other properties in the same scenes, told with other publishers.
+
+    Who published what decides about first-in-first-out and local order and hardly ever about
+    anything else, so a scene that shows one is soon turned into one that shows the other.
+    """
+    more: dict[str, Counterexample] = {}
+    finite = [e.scene for e in found.values() if not e.scene.cycle_count]
+    for name in names:
+        for scene in finite:
+            for publishers in _publishers(scene):
+                example = violated(_scene(scene, events=publishers), name)
+                if example is not None:
+                    more.setdefault(name, example)
+                    break
+            if name in more:
+                break
+    return more
+
+
+def _publishers(scene: Scene) -> Iterator[tuple[Event, ...]]:
+    """The events from one source, and with each one from each of the subscribers."""
+    plain = [msgspec.structs.replace(event, source=SOURCE) for event in scene.events]
+    yield renumbered(plain)
+    for one in scene.subscribers[1:]:
+        for i, event in enumerate(plain):
+            own = msgspec.structs.replace(event, source=one.name)
+            yield renumbered([*plain[:i], own, *plain[i + 1 :]])
 
 
 class _Writer:
@@ -152,7 +186,7 @@ def shrink(example: Counterexample, *, formulas: bool = False, keep: str = "p1")
 def shortest(example: Counterexample) -> Counterexample:
     """The first counterexample among all shorter words over the same events, or the example.
 
-    Exhaustive, so it applies to few different events; times and arrivals stay out of it.
+    Exhaustive, so it applies to few different events; times, arrivals and endless inputs stay out.
     """
     scene = example.scene
     letters = list(
@@ -163,19 +197,21 @@ def shortest(example: Counterexample) -> Counterexample:
     )
     length = len(scene.events)
     timed = any(one.within_us is not None for one in scene.subscribers)
-    if timed or scene.arrivals or len(letters) ** (length - 1) > WORD_COUNT_MAX:
+    if (
+        timed
+        or scene.arrivals
+        or scene.cycle_count
+        or len(letters) ** (length - 1) > WORD_COUNT_MAX
+    ):
         return example
     for shorter in range(1, length):
         for word in product(letters, repeat=shorter):
             events = renumbered(
                 [msgspec.structs.replace(e, time=i) for i, e in enumerate(word, start=1)]
             )
-            for cycle_count in range(1, shorter + 1) if scene.cycle_count else (0,):
-                found = violated(
-                    _scene(scene, events=events, cycle_count=cycle_count), example.verdict.name
-                )
-                if found is not None:
-                    return found
+            found = violated(_scene(scene, events=events), example.verdict.name)
+            if found is not None:
+                return found
     return example
 
 
@@ -231,7 +267,7 @@ def _plainer(scene: Scene) -> Iterator[Scene]:
     for i, event in enumerate(events):
         for attribute, value in event.attributes.items():
             if type(value) is int:
-                for smaller in range(value if value >= 0 else 3):
+                for smaller in range(min(value, 3) if value >= 0 else 3):
                     attributes = {**event.attributes, attribute: smaller}
                     changed = msgspec.structs.replace(event, attributes=attributes)
                     yield _scene(scene, events=(*events[:i], changed, *events[i + 1 :]))
@@ -300,6 +336,7 @@ def _without(
         if len(kept) < len(conjunction.predicates):
             kept += replacement
         if kept:
+            kept.sort(key=lambda p: (p.slots, str(p)))
             made = Conjunction(conjunction_of(kept))
             found.setdefault(made.canonical, made)
     if not found:

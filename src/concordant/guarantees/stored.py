@@ -58,7 +58,7 @@ def names_in(section: str) -> tuple[str, ...]:
 def stored_scene(section: str, name: str, policy: Policy | None = None) -> Scene:
     """The scene stored for a property; `policy` in place of the section's own."""
     entry = _entries()[section][name]
-    used = policy or _BY_TEXT.get(section, Policy())
+    used = policy or _BY_TEXT.get(entry.get("policy", section), Policy())
     events = [*_events(entry["events"]), *_events(entry.get("cycle", ""))]
     return Scene(
         _subscribers(entry["subscribers"], entry.get("clauses", ""), used),
@@ -121,6 +121,8 @@ def entry_text(section: str, example: Counterexample) -> str:
     count = len(words) - scene.cycle_count
     formulas = ", ".join(f'"{formula_text(one)}"' for one in scene.subscribers)
     lines = [f'["{section}"."{example.verdict.name}"]', f"subscribers = [{formulas}]"]
+    own = str(scene.subscribers[0].policy)
+    lines += [f'policy = "{own}"'] if own != section else []
     lines += [f'clauses = "{clauses}"'] if clauses else []
     lines.append(f'events = "{" ".join(words[:count])}"')
     lines += [f'cycle = "{" ".join(words[count:])}"'] if scene.cycle_count else []
