@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from concordant.spark.job import Job
 from concordant.spark.normalise import bucket
 from concordant.spark.relations import answer_schema
-from concordant.spark.rows import SEQ, SOURCE, TIME, row_schema
+from concordant.spark.rows import SEQ, SOURCE, TIME, row_schema, table_of
 from concordant.spark.step import Bucket
 
 BUCKET_COUNT = 1 << 16
@@ -52,11 +51,7 @@ def _chunks(job: Job, batches: Iterable[Any]) -> Iterator[Any]:
         waiting.append(batch)
         count += batch.num_rows
         if count >= _CHUNK:
-            yield _table(job, waiting)
+            yield table_of(waiting, row_schema(job))
             waiting, count = [], 0
     if waiting:
-        yield _table(job, waiting)
-
-
-def _table(job: Job, batches: list[Any]) -> Any:
-    return pa.Table.from_batches(batches).cast(row_schema(job))
+        yield table_of(waiting, row_schema(job))

@@ -6,6 +6,7 @@ missing topic, time, source or seq, and integers beyond the symmetric range. Kno
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +52,12 @@ def row_schema(job: Job) -> Any:
             *((attribute_column(name, kind), _TYPES[kind]) for name, kind in job.columns),
         ]
     )
+
+
+def table_of(batches: Iterable[Any], schema: Any) -> Any:
+    """Record batches as one table; Spark's say of some columns that they hold no null."""
+    found = list(batches)
+    return pa.Table.from_batches(found).cast(schema) if found else schema.empty_table()
 
 
 @dataclass(frozen=True)

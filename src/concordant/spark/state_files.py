@@ -19,7 +19,7 @@ from concordant.spark.checkpoint import Checkpoint
 from concordant.spark.job import Job
 from concordant.spark.normalise import bucket
 from concordant.spark.relations import answer_schema, told
-from concordant.spark.rows import MARK, TOPIC, row_schema
+from concordant.spark.rows import MARK, TOPIC, row_schema, table_of
 from concordant.spark.step import Bucket, advance
 
 BUCKET = "bucket"
@@ -47,7 +47,7 @@ def _task(
     job: Job, folder: str, batch: int, until_us: int
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
     def run(batches: Iterable[Any]) -> Iterator[Any]:
-        whole = pa.Table.from_batches(list(batches), _schema(job))
+        whole = table_of(batches, placed_schema(job))
         checkpoint = Checkpoint(Path(folder))
         column = whole.column(BUCKET)
         for number in sorted(column.unique().to_pylist()):
@@ -84,5 +84,6 @@ def counted(opened: Bucket, state: bytes) -> Any:
     )
 
 
-def _schema(job: Job) -> Any:
+def placed_schema(job: Job) -> Any:
+    """Travelling rows with the bucket they go to."""
     return pa.schema([(BUCKET, pa.int32()), *row_schema(job)])

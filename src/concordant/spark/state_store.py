@@ -21,8 +21,8 @@ from concordant.spark.job import Job
 from concordant.spark.normalise import bucket
 from concordant.spark.relations import answer_schema
 from concordant.spark.release import Release, advanced
-from concordant.spark.rows import SOURCE, TIME, row_schema
-from concordant.spark.state_files import BUCKET, counted
+from concordant.spark.rows import SOURCE, TIME, table_of
+from concordant.spark.state_files import BUCKET, counted, placed_schema
 from concordant.spark.step import Bucket, advance, packed, unpacked
 
 _BLOBS = "bucket int, rows binary, marks binary"
@@ -43,9 +43,7 @@ def answers_of(rows: DataFrame, job: Job, release: Release, bucket_count: int) -
 
 def _pack(job: Job, bucket_count: int, marked: bool) -> Callable[[Iterable[Any]], Iterator[Any]]:
     def run(batches: Iterable[Any]) -> Iterator[Any]:
-        whole = pa.Table.from_batches(
-            list(batches), pa.schema([(BUCKET, pa.int32()), *row_schema(job)])
-        )
+        whole = table_of(batches, placed_schema(job))
         numbers = whole.column(BUCKET).to_numpy()
         rows = whole.drop_columns(BUCKET)
         marks = msgspec.msgpack.encode(_marks(rows)) if marked else b""
