@@ -15,9 +15,18 @@ from concordant.model.event import Event
 from concordant.model.kind import Value
 
 Step = Literal[
-    "publish", "deliver", "subscribe", "unsubscribe", "transaction", "crash", "restart", "end"
+    "publish",
+    "deliver",
+    "subscribe",
+    "unsubscribe",
+    "transaction",
+    "suspect",
+    "crash",
+    "restart",
+    "end",
 ]
-"""`end`: the driver saw that nothing was left to do, so whatever is owed must be there."""
+"""`suspect`: the process no longer waits for those whom `text` names.
+`end`: the driver saw that nothing was left to do, so whatever is owed must be there."""
 
 
 class Row(

@@ -18,7 +18,7 @@ import msgspec
 
 from concordant.errors import InvariantViolation
 from concordant.machine.detector import Suspected, Trusted
-from concordant.machine.effects import Effect, Persist, SetTimer
+from concordant.machine.effects import Effect, Note, Persist, SetTimer
 from concordant.machine.holdback import Holdback
 from concordant.machine.inputs import Message, Received, Record
 from concordant.machine.instant import Duration, Instant
@@ -94,16 +94,19 @@ class ClockClient(FifoClient):
         if all(isinstance(message, Suspected | Trusted) for message in given.messages):
             ready: list[Delivered] = []
             for message in given.messages:
-                self._revise(message, ready)
+                self._revise(message, ready, given.cause, out)
             if ready:
                 self._deliver(ready, given.cause, out)
         else:
             super()._receive(now, given, out)
 
-    def _revise(self, message: Message, ready: list[Delivered]) -> None:
+    def _revise(
+        self, message: Message, ready: list[Delivered], cause: int, out: list[Effect]
+    ) -> None:
         state = self._state
         if isinstance(message, Suspected):
             state.suspected.update(dict.fromkeys(message.members, True))
+            out += [Note(member, "suspect", cause=cause) for member in message.members]
         elif isinstance(message, Trusted):
             for member in message.members:
                 state.suspected.pop(member, None)

@@ -72,7 +72,13 @@ def simulate(scenario: Scenario, *, seed: int, watch: Watch | None = None) -> Ou
     level = scenario.level or protocol.level
     name = f"{scenario.name or scenario.protocol}/{seed}"
     recorder = Recorder(name, level=level)
-    world = World(seed=str(seed), network=scenario.network, recorder=recorder, watch=watch)
+    world = World(
+        seed=str(seed),
+        network=scenario.network,
+        recorder=recorder,
+        watch=watch,
+        step_count_max=scenario.step_count_max,
+    )
     broken: Verdict | None = None
     rested = False
     with _no_collector():

@@ -134,6 +134,8 @@ class Scenario(Table, frozen=True):
     """Of the first phase, with load and faults; safety is checked throughout."""
     heal_ms: int = 60_000
     """At most so long may the second phase take, in which everything owed has to arrive."""
+    step_count_max: int = 1_000_000_000
+    """A run that has not ended by then never will; it is given up."""
     level: str = ""
     """Promise another level than the protocol's."""
     subscription: str = ""

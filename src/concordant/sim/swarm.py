@@ -68,6 +68,7 @@ def random_scenario(protocol: str, seed: int) -> Scenario:
             rate_per_s=rng.choice((30.0, 80.0)),
             replies=rng.choice((0.0, 0.3)) if clients else 0.0,
         ),
+        step_count_max=100_000,
         parameters=_PARAMETERS,
     )
     workload = msgspec.structs.replace(

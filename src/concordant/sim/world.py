@@ -45,9 +45,6 @@ from concordant.sim.recorder import Recorder
 
 _ARRIVE, _TIMER, _SERVE, _SYNCED, _LISTEN, _CALL = range(6)
 
-STEP_COUNT_MAX = 1_000_000_000
-"""A run that has not ended by then never will; it is given up."""
-
 Watch = Callable[["World", "Place", Input, Sequence[Effect]], None]
 """Sees every step, for transcripts; changes nothing."""
 
@@ -136,7 +133,7 @@ class World:
         network: NetworkSpec | None = None,
         recorder: Recorder | None = None,
         watch: Watch | None = None,
-        step_count_max: int = STEP_COUNT_MAX,
+        step_count_max: int = 1_000_000_000,
     ) -> None:
         self.now = 0
         self._step_count_max = step_count_max
