@@ -15,13 +15,14 @@ from dataclasses import replace
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tests.campaign import correlation, guarantees
+from tests.campaign import correlation, guarantees, simulation
 from tests.campaign.shape import Options, Report
 from tests.generators import ALL_POLICIES
 
 CAMPAIGNS: dict[str, Callable[[Options], Report]] = {
     correlation.NAME: correlation.run,
     guarantees.NAME: guarantees.run,
+    simulation.NAME: simulation.run,
 }
 """Every campaign by name. Another is a sibling module with `NAME` and `run`, and a line here."""
 
