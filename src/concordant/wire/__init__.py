@@ -1,0 +1,1 @@
+"""Messages as bytes and back: versioned, bounded, and never trusted."""
