@@ -52,7 +52,7 @@ def subscribed(index: Seen) -> Verdict:
             foreign = [
                 topic
                 for topic, event in zip(one.row.topics, one.row.events, strict=True)
-                if topic not in one.held and event in index.published
+                if topic not in (one.held or ()) and event in index.published
             ]
             if foreign:
                 sentence = (

@@ -32,8 +32,8 @@ class Delivered:
 
     item: Item
     row: Row
-    held: frozenset[str]
-    """The topics that the process had subscribed at that moment."""
+    held: frozenset[str] | None
+    """The topics that the process had subscribed at that moment; None if nothing was said."""
     doubted: bool
     """The process had given up waiting for somebody before."""
 
@@ -82,7 +82,6 @@ def seen(rows: Iterable[Row]) -> Seen:
     numbers: dict[str, int] = {}
     topic_numbers: dict[tuple[str, tuple[str, ...]], int] = {}
     held: dict[str, frozenset[str]] = {}
-    nothing: frozenset[str] = frozenset()
     for row in rows:
         if row.step == "end":
             index.ended = True
@@ -94,7 +93,7 @@ def seen(rows: Iterable[Row]) -> Seen:
             item: Item = row.events[0]
             if row.conjunction:
                 item = (row.subscription, row.conjunction, row.key, row.events)
-            delivered = Delivered(item, row, held.get(row.process, nothing), process.doubted)
+            delivered = Delivered(item, row, held.get(row.process), process.doubted)
             process.steps.append(delivered)
             process.deliveries.append(delivered)
         elif row.step == "publish":

@@ -228,7 +228,7 @@ def _inverted(
 
 def _held_together(one: Delivered, other: Delivered) -> bool:
     topics = {*one.row.topics, *other.row.topics}
-    return topics <= one.held or topics <= other.held
+    return any(held is None or topics <= held for held in (one.held, other.held))
 
 
 def agreed(index: Seen) -> Verdict:

@@ -137,6 +137,9 @@ class FifoClient(Client):
             elif isinstance(message, Gone):
                 self._skip(now, message, ready, cause, out)
             else:
+                if ready:  # on the disk, too, things stand in their order
+                    self._deliver(ready, cause, out)
+                    ready = []
                 self._answer(now, given.source, message, cause, out)
         if ready:
             self._deliver(ready, cause, out)

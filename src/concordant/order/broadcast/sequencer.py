@@ -269,6 +269,9 @@ class SequencedClient(Client):
                 if isinstance(message, Mark):
                     incoming.known = max(incoming.known, message.n)
                 elif isinstance(message, Acknowledged):
+                    if ready:  # on the disk, too, things stand in their order
+                        self._deliver(ready, given.cause, out)
+                        ready = []
                     self._settle(message.n, given.cause, out)
             for n, event in enumerate(events, incoming.next - len(events)):
                 if event.topic in topics:
