@@ -83,6 +83,11 @@ def tally(protocol: str, seeds: range) -> Tally:
     return found
 
 
+def seeds_for(number: int) -> int | None:
+    """How many seeds it takes to find the planted bug of a number: bugs cannot be pickled."""
+    return seeds_to_find(BUGS[number])
+
+
 def run(options: Options) -> Report:
     """Swarms of all protocols, then the planted bugs."""
     report = Report(NAME)
@@ -105,7 +110,7 @@ def run(options: Options) -> Report:
             tallies[part.protocol].add(part)
             done += part.run_count
             options.progress("runs", done, total)
-        caught = list(pool.map(seeds_to_find, BUGS))
+        caught = list(pool.map(seeds_for, range(len(BUGS))))
     options.progress("planted bugs", len(BUGS), len(BUGS))
     report.tables += [_runs_table(tallies), _faults_table(tallies), _bugs_table(caught)]
     report.failures += _failures(tallies, caught)

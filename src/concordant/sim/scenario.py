@@ -220,7 +220,8 @@ def _write_table(value: dict[str, Any], path: str, lines: list[str]) -> None:
         if key not in tables and key not in lists:
             lines.append(f"{key} = {msgspec.json.encode(one).decode()}")
     for key, one in tables.items():
-        lines += ["", f"[{path}{key}]"]
+        if not all(isinstance(value, dict) for value in one.values()):
+            lines += ["", f"[{path}{key}]"]
         _write_table(one, f"{path}{key}.", lines)
     for key, many in lists.items():
         for one in many:
