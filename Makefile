@@ -26,8 +26,9 @@ $(STAMP): pyproject.toml tools/environment.sh
 kernel: $(STAMP)
 	$(STEP) "kernel compiled" $(BIN)/python -c "from concordant.correlate.kernel import warm_up; warm_up()"
 
-run: $(STAMP) kernel  ## correlate a generated market day into out/market-day
-	@$(BIN)/python -m concordant.evaluate.market_day --out out/market-day
+run: $(STAMP) java kernel  ## correlate a generated market day on Spark, into out/market
+	@rm -rf out/market
+	@$(BIN)/concordant run examples/pipelines/market.toml
 
 # One module's tests stay in one worker, so what is dear to start (a JVM, a server) starts once.
 test: $(STAMP) java kernel  ## run all tests, and the examples in docstrings

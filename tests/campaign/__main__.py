@@ -15,7 +15,7 @@ from dataclasses import replace
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tests.campaign import correlation, guarantees, simulation
+from tests.campaign import correlation, guarantees, simulation, spark_crash
 from tests.campaign.shape import Options, Report
 from tests.generators import ALL_POLICIES
 
@@ -23,6 +23,7 @@ CAMPAIGNS: dict[str, Callable[[Options], Report]] = {
     correlation.NAME: correlation.run,
     guarantees.NAME: guarantees.run,
     simulation.NAME: simulation.run,
+    spark_crash.NAME: spark_crash.run,
 }
 """Every campaign by name. Another is a sibling module with `NAME` and `run`, and a line here."""
 

@@ -12,6 +12,7 @@ from concordant.cli.correlate import correlate
 from concordant.cli.doctor import doctor
 from concordant.cli.explain import explain
 from concordant.cli.guarantees import guarantees
+from concordant.cli.run import run
 from concordant.cli.simulate import simulate
 from concordant.cli.verify import verify
 
@@ -25,6 +26,7 @@ app = typer.Typer(
 app.command()(correlate)
 app.command()(explain)
 app.command()(guarantees)
+app.command()(run)
 app.command()(simulate)
 app.command()(verify)
 app.command()(doctor)

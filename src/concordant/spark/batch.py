@@ -16,7 +16,7 @@ from concordant.spark.job import Job
 from concordant.spark.normalise import bucket
 from concordant.spark.relations import answer_schema
 from concordant.spark.rows import SEQ, SOURCE, TIME, row_schema, table_of
-from concordant.spark.step import Bucket
+from concordant.spark.step import Bucket, counted
 
 BUCKET_COUNT = 1 << 16
 """Of tables: fine enough for any number of tasks, which Spark chooses by the size of the data."""
@@ -40,6 +40,7 @@ def task(job: Job) -> Callable[[Iterable[Any]], Iterator[Any]]:
         whole = Bucket(job)
         for table in _chunks(job, batches):
             yield from whole.take(table).to_batches()
+        yield from counted(whole, b"").to_batches()
 
     return run
 

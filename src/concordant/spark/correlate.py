@@ -20,12 +20,14 @@ from concordant.files.subscriptions import Question, checked_question, read_subs
 from concordant.model.emission import emitters
 from concordant.model.expression import Slot
 from concordant.model.kind import Kind
-from concordant.spark import batch
+from concordant.spark import batch, state_store
 from concordant.spark.job import OWN_FIELDS, Job, make_job
 from concordant.spark.normalise import travelling
+from concordant.spark.release import Release, release_of
 from concordant.spark.schema import Input, read_schema, topics_of
 
-Events = DataFrame | Mapping[str, DataFrame]
+Events = DataFrame | Mapping[str, DataFrame] | Sequence[Input]
+"""One DataFrame, one per topic, or inputs whose schemas were read already."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ def correlate(
     attributes: Sequence[str] | str | None = None,
     bad: str = "fail",
     topic: str | None = None,
+    release: str | Release | None = None,
+    bucket_count: int = 16,
     **columns: Any,
 ) -> DataFrame:
     """The relations that events form, one row each.
@@ -58,15 +62,18 @@ def correlate(
     from topic to DataFrame. `columns` name the columns to use: `time="ts"`, `source=…`, `seq=…`,
     `id=…`, `topic_column=…`. `attributes` are shown with each event: those named, `"*"` for all, or
     those that the subscriptions read. A row that cannot be an event ends the job, or is left out
-    with `bad="skip"`.
+    with `bad="skip"`. For a stream, `release` says when its events may be matched, the state lies
+    in Spark's own store in `bucket_count` blobs, and the result is a stream for any sink.
 
     Columns of the result: `subscription`, `conjunction`, `key`, `position`, `id`, `at`, `tie`, then
     for one subscription a struct per slot, for several an array `events`. Rows have no order of
     their own in Spark; `in_order` sorts them.
     """
+    mode = _mode(events, release)
     asked = ask(
         events,
         subscriptions,
+        time_ordered=mode is None or mode.mode != "log",
         match=match,
         consume=consume,
         attributes=attributes,
@@ -74,12 +81,29 @@ def correlate(
         topic=topic,
         **columns,
     )
-    if any(one.frame.isStreaming for one in asked.inputs):
+    if mode is None:
+        return relations(batch.answers_of(asked.rows(), asked.job), asked.job)
+    session = asked.inputs[0].frame.sparkSession
+    session.conf.set(state_store.PROVIDER, state_store.ROCKSDB)
+    answers = state_store.answers_of(asked.rows(), asked.job, mode, bucket_count)
+    return relations(answers, asked.job)
+
+
+def _mode(events: Events, release: str | Release | None) -> Release | None:
+    """How a stream is released; tables are complete and need no word."""
+    frames: list[Any] = list(events.values()) if isinstance(events, Mapping) else [events]
+    streaming = any(getattr(frame, "isStreaming", False) for frame in frames)
+    if streaming and release is None:
         raise UsageError(
-            "the events are a stream, and correlate takes tables",
-            hint="use concordant.spark.stream, which keeps state between micro-batches",
+            "the events are a stream, and nothing says when events may be released",
+            hint="release='frontier' waits for every source, 'watermark 10 s' waits so long, 'log' "
+            "takes one source's numbers for the order",
         )
-    return relations(batch.answers_of(asked.rows(), asked.job), asked.job)
+    if not streaming and release is not None:
+        raise UsageError(
+            "a table is complete: there is nothing to release", hint="leave release out"
+        )
+    return release_of(release) if isinstance(release, str) else release
 
 
 def in_order(found: DataFrame) -> DataFrame:
@@ -183,6 +207,8 @@ def _slot(job: Job, slot: Slot, places: Mapping[int, int], count: int) -> Column
 
 def _inputs(events: Events, names: Names, topic: str | None) -> list[Input]:
     given: list[tuple[DataFrame, str | None, bool]]
+    if isinstance(events, Sequence):
+        return list(events)
     if isinstance(events, Mapping):
         given = [(frame, name, True) for name, frame in events.items()]
     else:

@@ -20,17 +20,15 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from concordant.errors import ConcordantError, UsageError
+from concordant.spark.state_store import PROVIDER, ROCKSDB
 
 DEFAULTS = {
     "spark.driver.memory": "2g",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "64",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
+    PROVIDER: ROCKSDB,
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
@@ -53,6 +51,9 @@ def open_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName(name)
     settings = {**DEFAULTS, **(options or {})}
+    if master.startswith("local["):
+        # Tasks beyond the cores of one machine only cost; a cluster keeps Spark's own number.
+        settings.setdefault("spark.sql.shuffle.partitions", str(2 * (os.cpu_count() or 1)))
     if not master.startswith("local[") and "spark.driver.host" not in (options or {}):
         settings.pop("spark.driver.bindAddress")
         settings.pop("spark.driver.host")

@@ -18,9 +18,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from concordant.spark.checkpoint import Checkpoint
 from concordant.spark.job import Job
 from concordant.spark.normalise import bucket
-from concordant.spark.relations import answer_schema, told
+from concordant.spark.relations import answer_schema
 from concordant.spark.rows import MARK, TOPIC, row_schema, table_of
-from concordant.spark.step import Bucket, advance
+from concordant.spark.step import Bucket, advance, counted
 
 BUCKET = "bucket"
 
@@ -61,27 +61,6 @@ def _task(
             yield from counted(opened, state).to_batches()
 
     return run
-
-
-def counted(opened: Bucket, state: bytes) -> Any:
-    """One row with what a bucket has counted since it began."""
-    kernels = opened.kernel_counters().values()
-    counts = opened.state.counts
-    return told(
-        opened.job,
-        "counts",
-        {
-            "events": counts.events,
-            "relations": counts.relations,
-            "bad": counts.bad,
-            "late": counts.late,
-            "repeated": counts.repeated,
-            "capped": sum(one.capped for one in kernels),
-            "over_budget": sum(one.over_budget for one in kernels),
-            "state_bytes": len(state),
-            "held_bytes": len(opened.state.held),
-        },
-    )
 
 
 def placed_schema(job: Job) -> Any:

@@ -22,8 +22,12 @@ from concordant.spark.normalise import bucket
 from concordant.spark.relations import answer_schema
 from concordant.spark.release import Release, advanced
 from concordant.spark.rows import SOURCE, TIME, table_of
-from concordant.spark.state_files import BUCKET, counted, placed_schema
-from concordant.spark.step import Bucket, advance, packed, unpacked
+from concordant.spark.state_files import BUCKET, placed_schema
+from concordant.spark.step import Bucket, advance, counted, packed, unpacked
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+"""`transformWithState` works with this provider alone."""
 
 _BLOBS = "bucket int, rows binary, marks binary"
 

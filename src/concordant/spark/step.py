@@ -21,7 +21,7 @@ from concordant.files.order import in_order
 from concordant.model.event import OrderKey
 from concordant.model.kind import INT_MAX
 from concordant.spark.job import Job
-from concordant.spark.relations import answer_schema, found_table, rejected_table
+from concordant.spark.relations import answer_schema, found_table, rejected_table, told
 from concordant.spark.rows import (
     MARK,
     SEQ,
@@ -245,6 +245,27 @@ def _rejected(batch: Batch, row: int, what: str, reason: str) -> Rejected:
         str(batch.source.value(row)),
         int(batch.seq[row]),
         int(batch.time[row]),
+    )
+
+
+def counted(opened: Bucket, state: bytes) -> Any:
+    """One row with what a bucket has counted since it began."""
+    kernels = opened.kernel_counters().values()
+    counts = opened.state.counts
+    return told(
+        opened.job,
+        "counts",
+        {
+            "events": counts.events,
+            "relations": counts.relations,
+            "bad": counts.bad,
+            "late": counts.late,
+            "repeated": counts.repeated,
+            "capped": sum(one.capped for one in kernels),
+            "over_budget": sum(one.over_budget for one in kernels),
+            "state_bytes": len(state),
+            "held_bytes": len(opened.state.held),
+        },
     )
 
 

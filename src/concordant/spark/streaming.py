@@ -63,7 +63,11 @@ class Stream:
         started = monotonic()
         before = self.checkpoint.last(before=batch) or Commit(-1)
         if self.saved.adapter == "store":
-            self._finish(rows, Commit(batch), started)
+            rows = rows.persist()
+            try:
+                self._finish(rows, Commit(batch), started)
+            finally:
+                rows.unpersist()
             return
         rows = rows.persist()
         try:
@@ -77,8 +81,8 @@ class Stream:
         finally:
             rows.unpersist()
 
-    def finish(self, rows: DataFrame) -> None:
-        """The input is complete: release everything that waits. `rows` gives only the schema."""
+    def finish(self) -> None:
+        """The input is complete: release everything that waits."""
         if self.saved.adapter == "store":
             raise UsageError(
                 "state in Spark's own store cannot be released at the end of the input",
@@ -86,7 +90,9 @@ class Stream:
             )
         if self.checkpoint.committed(FINAL) is None:
             last = self.checkpoint.last() or Commit(-1)
-            self._release(rows.limit(0), Commit(FINAL, last.marks, INT_MAX), monotonic())
+            session = self.asked.inputs[0].frame.sparkSession
+            nothing = session.createDataFrame([], self.asked.rows().schema)
+            self._release(nothing, Commit(FINAL, last.marks, INT_MAX), monotonic())
 
     def _release(self, rows: DataFrame, commit: Commit, started: float) -> None:
         answers = state_files.answers_of(

@@ -1,0 +1,173 @@
+"""`concordant run`: a pipeline from its sources through Spark to its sinks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.live import Live
+from rich.table import Table
+
+from concordant.cli import terminal
+from concordant.errors import UsageError
+
+if TYPE_CHECKING:
+    from concordant.spark.pipeline import Pipeline, Source
+    from concordant.spark.run import Report, Told
+
+
+@terminal.guarded
+def run(
+    pipeline: Annotated[
+        Path, typer.Argument(metavar="PIPELINE", show_default=False, help="A pipeline file (TOML).")
+    ],
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the file and stop; Spark does not start.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show what Spark prints, too.")
+    ] = False,
+    json: terminal.Json = False,
+) -> None:
+    """Run a pipeline: sources → Spark → correlation → sinks.
+
+    Everything the file can get wrong is told before Spark starts. Ctrl-C stops a stream cleanly,
+    and the next run goes on from its checkpoint.
+
+    \b
+    Example:
+      concordant run market.toml
+    """
+    try:
+        from concordant.spark.pipeline import read_pipeline
+        from concordant.spark.run import run_pipeline
+        from concordant.spark.session import open_session
+    except ImportError:
+        raise UsageError(
+            "PySpark is not installed", hint="pip install 'concordant[spark]'"
+        ) from None
+    found = read_pipeline(pipeline)
+    if check:
+        if not json:
+            terminal.print_text(f"{pipeline}: ok")
+        return
+    options = dict(found.spark.options)
+    if found.spark.jars:
+        options["spark.jars"] = ",".join(found.at(jar) for jar in found.spark.jars)
+    with _status(json, "starting Spark"):
+        session = open_session(
+            found.spark.master, name=found.name, options=options, verbose=verbose
+        )
+    try:
+        with _progress(json) as told:
+            report = run_pipeline(
+                found,
+                session,
+                generate=lambda source: _generated(found, source),
+                show=_shown if not json else lambda rows: None,
+                told=told,
+            )
+    finally:
+        with contextlib.suppress(Exception):
+            session.stop()
+    if json:
+        terminal.print_json(_plain(report))
+    else:
+        _print(report)
+
+
+def _generated(pipeline: Pipeline, source: Source) -> str:
+    """The folder of a generated market day; made once, and again only if it should differ."""
+    from concordant.evaluate.market_files import market_folder
+
+    path = source.path or f"out/{pipeline.name}/events"
+    return market_folder(Path(pipeline.at(path)), events=source.events, seed=source.seed)
+
+
+@contextlib.contextmanager
+def _status(json: bool, text: str) -> Iterator[None]:
+    if json or not terminal.err.is_terminal:
+        yield
+        return
+    with terminal.err.status(text):
+        yield
+
+
+@contextlib.contextmanager
+def _progress(json: bool) -> Iterator[Told]:
+    """A line that follows the micro-batches, on a terminal; nothing elsewhere."""
+    if json or not terminal.err.is_terminal:
+        yield lambda line: None
+        return
+    with Live(console=terminal.err, transient=True, refresh_per_second=4) as live:
+        live.update("reading")
+        yield lambda line: live.update(_line(line))
+
+
+def _line(line: dict[str, Any]) -> str:
+    relations = sum(n for key, n in line.items() if key.startswith("relations of "))
+    return (
+        f"batch {line['batch']}: {line.get('events', 0):,} events in, {relations:,} relations out, "
+        f"{line['rows_per_second']:,.0f} rows/s, {line['seconds']:.1f} s, "
+        f"late {line.get('late', 0):,}, state {line.get('state_bytes', 0) / 1e6:,.1f} MB"
+    )
+
+
+def _shown(rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        return
+    table = Table(box=None)
+    for heading in ("subscription", "key", "position", "at", "events"):
+        table.add_column(heading)
+    for row in rows:
+        table.add_row(
+            row["subscription"],
+            ", ".join(str(one) for one in row["key"]),
+            str(row["position"]),
+            f"{row['at']:%Y-%m-%d %H:%M:%S}",
+            " ".join(event["id"] for event in row["events"]),
+        )
+    terminal.out.print(table)
+
+
+def _print(report: Report) -> None:
+    counts = report.counts
+    events = counts.get("events", 0)
+    table = Table(title=f"{report.name}: {events:,} events", title_justify="left")
+    table.add_column("subscription")
+    table.add_column("relations", justify="right")
+    for name, number in report.relations.items():
+        table.add_row(name, f"{number:,}")
+    terminal.out.print(table)
+    rate = events / max(report.seconds, 1e-9)
+    terminal.print_text(
+        f"{report.batches:,} micro-batch{'es' * (report.batches != 1)} in {report.seconds:.1f} s "
+        f"({rate:,.0f} events/s)"
+    )
+    aside = [f"{counts[what]:,} {what}" for what in ("bad", "late", "repeated") if counts.get(what)]
+    if aside:
+        terminal.print_text(f"set aside: {', '.join(aside)}")
+    if counts.get("capped"):
+        terminal.warn(f"{counts['capped']:,} queued events were dropped by a cap", json=False)
+    if counts.get("over_budget"):
+        terminal.warn(f"{counts['over_budget']:,} searches were long", json=False)
+    for promise in report.kept:
+        terminal.print_text(f"kept: {promise}")
+    for path in report.outputs:
+        terminal.print_text(f"output: {os.path.relpath(path)}")
+
+
+def _plain(report: Report) -> dict[str, Any]:
+    return {
+        "name": report.name,
+        "seconds": round(report.seconds, 3),
+        "batches": report.batches,
+        "relations": report.relations,
+        "counts": report.counts,
+        "kept": report.kept,
+        "outputs": report.outputs,
+    }

@@ -1,0 +1,228 @@
+"""A pipeline as a file says it: sources, question, release, sinks. Checked before Spark starts.
+
+Knows the shape of the file and which settings go together, and turns every slip into an error that
+names file, table and key. It opens no source and writes no sink.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from concordant.errors import UsageError
+from concordant.files.subscriptions import read_subscriptions
+from concordant.model.subscription import Subscription
+from concordant.spark.release import Release, release_of
+
+
+class Source(msgspec.Struct, forbid_unknown_fields=True):
+    """Where events come from."""
+
+    kind: Literal["parquet", "jsonl", "csv", "kafka", "generator"]
+    path: str = ""
+    topic: str | None = None
+    """The topic of all its events, where no column says it."""
+    fields: str = ""
+    """The columns with their types, as Spark writes them: `order_id bigint, at timestamp`."""
+    time: str = "time"
+    source: str = "source"
+    seq: str = "seq"
+    id: str = "id"
+    topic_column: str = "topic"
+    files_per_batch: int = 1
+    servers: str = ""
+    kafka_topic: str = ""
+    events: int = 1_000_000
+    seed: int = 1
+
+
+class Spark(msgspec.Struct, forbid_unknown_fields=True):
+    """Where it runs."""
+
+    master: str = "local[*]"
+    options: dict[str, str] = {}
+    jars: list[str] = []
+
+
+class Question(msgspec.Struct, forbid_unknown_fields=True):
+    """What is asked."""
+
+    subscriptions: str
+    match: str | None = None
+    consume: str | None = None
+    attributes: list[str] | Literal["*"] | None = None
+
+
+class Streaming(msgspec.Struct, forbid_unknown_fields=True):
+    """How a stream runs; without this table the sources are read once, as tables."""
+
+    checkpoint: str
+    release: str
+    sources: list[str] = []
+    idle: str | None = None
+    progress: str | None = None
+    trigger: str = "available-now"
+    at_end: Literal["wait", "release"] = "wait"
+    """When an available-now run has read everything: keep what waits, or release it for good."""
+    batches_max: int | None = None
+    adapter: Literal["files", "store"] = "files"
+    buckets: int = 16
+
+
+class Sink(msgspec.Struct, forbid_unknown_fields=True):
+    """Where relations go."""
+
+    kind: Literal["parquet", "jsonl", "table", "kafka"]
+    path: str = ""
+    rows: int = 10
+    servers: str = ""
+    kafka_topic: str = ""
+
+
+class Bad(msgspec.Struct, forbid_unknown_fields=True):
+    """What becomes of rows that cannot be events, and of late ones."""
+
+    rows: Literal["fail", "skip"] = "fail"
+    path: str = ""
+    """A folder for rows that were set aside, with the reason."""
+
+
+class Pipeline(msgspec.Struct, forbid_unknown_fields=True):
+    """The whole file."""
+
+    question: Question
+    source: list[Source]
+    sink: list[Sink]
+    name: str = ""
+    spark: Spark = msgspec.field(default_factory=Spark)
+    stream: Streaming | None = None
+    bad: Bad = msgspec.field(default_factory=Bad)
+    folder: str = ""
+    """Where relative paths begin: the folder of the file, set by the reader."""
+
+    def at(self, path: str) -> str:
+        """A path of the file; relative ones begin where the file lies."""
+        return path if re.match(r"\w+://", path) else os.path.normpath(Path(self.folder) / path)
+
+
+def read_pipeline(path: Path) -> Pipeline:
+    """The pipeline of a file, checked."""
+    try:
+        raw = tomllib.loads(path.read_bytes().decode("utf-8"))
+    except FileNotFoundError:
+        raise UsageError(
+            "there is no such pipeline file", hint="check the path", place=str(path)
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise UsageError(
+            f"it is no TOML: {error}", hint="see docs/reference/pipeline.md", place=str(path)
+        ) from None
+    raw.pop("folder", None)
+    try:
+        pipeline = msgspec.convert(raw, Pipeline)
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at ")
+        raise UsageError(
+            f"{_place(where)}{message.replace('Object', 'it')}",
+            hint="docs/reference/pipeline.md lists every table and key",
+            place=str(path),
+        ) from None
+    pipeline.folder = str(path.resolve().parent)
+    pipeline.name = pipeline.name or path.stem
+    _check(pipeline, str(path))
+    return pipeline
+
+
+def questions_of(pipeline: Pipeline) -> tuple[Subscription, ...]:
+    """The subscriptions of a pipeline."""
+    asked = pipeline.question
+    text: str | Path = asked.subscriptions
+    if asked.subscriptions.endswith(".sub"):
+        text = Path(pipeline.at(asked.subscriptions))
+    return read_subscriptions(text, match=asked.match, consume=asked.consume)
+
+
+def release_of_stream(stream: Streaming) -> Release:
+    """How a stream is released."""
+    return release_of(stream.release, sources=stream.sources, idle=stream.idle)
+
+
+def trigger_of(stream: Streaming) -> dict[str, Any]:
+    """The trigger as Spark wants it."""
+    if stream.trigger == "available-now":
+        return {"availableNow": True}
+    found = re.fullmatch(r"(\d+)\s*(ms|s|min)", stream.trigger.strip())
+    if found is None:
+        raise UsageError(
+            f"stream.trigger {stream.trigger!r} is unknown",
+            hint="'available-now' (all there is, then stop), or an interval such as '10 s'",
+        )
+    unit = {"ms": "milliseconds", "s": "seconds", "min": "minutes"}[found[2]]
+    return {"processingTime": f"{found[1]} {unit}"}
+
+
+def _place(where: str) -> str:
+    """`$.source[0].path` as `source 1, path: `."""
+    inner = where.strip("`").removeprefix("$").removeprefix(".")
+    shown = re.sub(r"\[(\d+)\]", lambda found: f" {int(found[1]) + 1}", inner).replace(".", ", ")
+    return f"{shown}: " if shown else ""
+
+
+def _check(pipeline: Pipeline, place: str) -> None:
+    def refuse(message: str, hint: str) -> None:
+        raise UsageError(message, hint=hint, place=place)
+
+    if not pipeline.source or not pipeline.sink:
+        refuse("a pipeline has at least one source and one sink", "add [[source]] or [[sink]]")
+    streaming = pipeline.stream is not None
+    if sum(one.topic is None for one in pipeline.source) > 1:
+        refuse(
+            "more than one source has no topic of its own",
+            "give all sources but one a topic, or put their files into one folder",
+        )
+    for number, one in enumerate(pipeline.source, 1):
+        where = f"source {number}"
+        if one.kind in ("parquet", "jsonl", "csv") and not one.path:
+            refuse(f"{where}: a {one.kind} source needs a path", 'path = "events/"')
+        if one.kind == "kafka" and not (one.servers and one.kafka_topic and one.fields):
+            refuse(
+                f"{where}: a kafka source needs servers, kafka_topic and fields",
+                'fields = "order_id bigint, at timestamp" (the JSON of the messages)',
+            )
+        if one.kind == "kafka" and not pipeline.spark.jars and not _has_packages(pipeline):
+            refuse(
+                f"{where}: Spark's Kafka connector is not part of PySpark",
+                'give its jars: [spark] jars = ["spark-sql-kafka-0-10_2.13-….jar", …]',
+            )
+        if streaming and one.kind in ("jsonl", "csv") and not one.fields:
+            refuse(
+                f"{where}: a stream of {one.kind} files needs its columns beforehand",
+                'fields = "topic string, time timestamp, source string, seq bigint"',
+            )
+        if one.files_per_batch < 1 or one.events < 1 or one.seed < 0:
+            refuse(f"{where}: counts are at least 1, and a seed is not negative", "correct it")
+    for number, sink in enumerate(pipeline.sink, 1):
+        if sink.kind in ("parquet", "jsonl") and not sink.path:
+            refuse(f"sink {number}: a {sink.kind} sink needs a path", 'path = "out/relations"')
+        if sink.kind == "kafka" and not (sink.servers and sink.kafka_topic):
+            refuse(f"sink {number}: a kafka sink needs servers and kafka_topic", "add them")
+    if pipeline.stream is not None:
+        release_of_stream(pipeline.stream)
+        trigger_of(pipeline.stream)
+        if not 1 <= pipeline.stream.buckets <= 4096:
+            refuse("stream, buckets: from 1 to 4096", "16 is a good number")
+        if pipeline.stream.adapter == "store" and pipeline.stream.at_end == "release":
+            refuse(
+                "stream: at_end = 'release' needs the state in files",
+                "leave adapter out, or at_end",
+            )
+    questions_of(pipeline)
+
+
+def _has_packages(pipeline: Pipeline) -> bool:
+    return any(key in pipeline.spark.options for key in ("spark.jars", "spark.jars.packages"))

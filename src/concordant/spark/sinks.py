@@ -1,0 +1,124 @@
+"""Sinks of a pipeline: what becomes of a micro-batch's answers.
+
+Every sink is idempotent: a micro-batch that is written again takes the place of what it wrote
+before (a folder or file named after it), or says the same ids again (Kafka, the terminal). A plain
+table is micro-batch 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from concordant.files.atomic import atomic_output
+from concordant.spark.correlate import relations
+from concordant.spark.job import Job
+from concordant.spark.pipeline import Pipeline, Sink
+
+Show = Callable[[list[dict[str, Any]]], None]
+"""Shows some relations to a person."""
+
+Counted = dict[str, int]
+
+
+def relation_line(row: Any) -> str:
+    """One relation as the line of JSON that `concordant correlate` prints."""
+    head = f"{row['subscription']}/{row['conjunction']}"
+    key = row["id"][len(head) : row["id"].rindex("/")]
+    line: dict[str, Any] = {
+        "subscription": row["subscription"],
+        "conjunction": row["conjunction"],
+    }
+    if key:
+        line["key"] = msgspec.Raw(key.encode())
+    line["position"] = row["position"]
+    line["events"] = [event["id"] for event in row["events"]]
+    return msgspec.json.encode(line).decode()
+
+
+class Delivery:
+    """Writes answers to all sinks of a pipeline and counts what was among them."""
+
+    def __init__(self, pipeline: Pipeline, job: Job, show: Show, time_ordered: bool) -> None:
+        self._pipeline = pipeline
+        self._job = job
+        self._show = show
+        self._order = ("at", "tie") if time_ordered else ("tie.seq", "tie.rank")
+
+    def __call__(self, answers: DataFrame, batch: int) -> Counted:
+        found = answers.filter(F.col("what").isNull()).drop("what", "reason")
+        for sink in self._pipeline.sink:
+            _WRITERS[sink.kind](self, sink, found, batch)
+        if self._pipeline.bad.path:
+            self._set_aside(answers, batch)
+        return counted(answers)
+
+    def _set_aside(self, answers: DataFrame, batch: int) -> None:
+        rejected = answers.filter(F.col("what").isin("bad", "late", "repeated"))
+        event = F.get(F.col("events"), F.lit(0))
+        columns = [event[name].alias(name) for name in ("topic", "source", "seq", "time")]
+        rows = rejected.select("what", "reason", *columns).coalesce(1)
+        rows.write.mode("overwrite").json(self._folder(self._pipeline.bad.path, batch))
+
+    def _folder(self, path: str, batch: int) -> str:
+        return f"{self._pipeline.at(path)}/batch={batch}"
+
+    def parquet(self, sink: Sink, found: DataFrame, batch: int) -> None:
+        written = relations(_answers(found), self._job)
+        written.write.mode("overwrite").parquet(self._folder(sink.path, batch))
+
+    def jsonl(self, sink: Sink, found: DataFrame, batch: int) -> None:
+        folder = Path(self._pipeline.at(sink.path))
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = found.orderBy(*self._order).toLocalIterator()
+        with (
+            atomic_output(folder / f"{batch:020d}.jsonl", overwrite=True) as temporary,
+            temporary.open("w", encoding="utf-8", newline="\n") as stream,
+        ):
+            stream.writelines(relation_line(row) + "\n" for row in rows)
+
+    def table(self, sink: Sink, found: DataFrame, batch: int) -> None:
+        del batch
+        rows = found.orderBy(*self._order).limit(sink.rows).collect()
+        self._show([row.asDict(recursive=True) for row in rows])
+
+    def kafka(self, sink: Sink, found: DataFrame, batch: int) -> None:
+        del batch
+        lines = found.select(F.col("id").alias("key"), F.to_json(F.struct("*")).alias("value"))
+        writer = lines.write.format("kafka").option("kafka.bootstrap.servers", sink.servers)
+        writer.option("topic", sink.kafka_topic).save()
+
+
+_WRITERS: dict[str, Callable[[Delivery, Sink, DataFrame, int], None]] = {
+    "parquet": Delivery.parquet,
+    "jsonl": Delivery.jsonl,
+    "table": Delivery.table,
+    "kafka": Delivery.kafka,
+}
+
+
+def _answers(found: DataFrame) -> DataFrame:
+    """Relations as answers again, which `relations` takes apart by slot."""
+    nothing = F.lit(None).cast("string")
+    return found.withColumn("what", nothing).withColumn("reason", nothing)
+
+
+def counted(answers: DataFrame) -> Counted:
+    """What was among the answers: relations by subscription, and what the buckets counted."""
+    totals: Counted = {}
+    for row in answers.filter(F.col("what") == "counts").select("reason").collect():
+        for name, value in msgspec.json.decode(row[0]).items():
+            for key, number in _numbers(name, value):
+                totals[key] = totals.get(key, 0) + number
+    return totals
+
+
+def _numbers(name: str, value: Any) -> Iterable[tuple[str, int]]:
+    if isinstance(value, dict):
+        return [(f"{name} of {one}", number) for one, number in value.items()]
+    return [(name, value)]

@@ -1,0 +1,76 @@
+"""Sources of a pipeline as DataFrames: files, directories that grow, Kafka, the market generator.
+
+Knows formats and where `source` and `seq` come from where a format numbers its rows. What the
+columns mean is `schema`'s business.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from concordant.errors import UsageError
+from concordant.spark.pipeline import Pipeline, Source
+
+
+def open_source(session: Any, pipeline: Pipeline, source: Source, generated: Any) -> DataFrame:
+    """The DataFrame of one source; `generated` makes the folder of a generator."""
+    streaming = pipeline.stream is not None
+    if source.kind == "kafka":
+        return _kafka(session, source, streaming)
+    path = generated(source) if source.kind == "generator" else pipeline.at(source.path)
+    kind = {"jsonl": "json", "generator": "parquet"}.get(source.kind, source.kind)
+    reader = session.readStream if streaming else session.read
+    if source.kind == "csv":
+        reader = reader.option("header", True).option("mode", "PERMISSIVE")
+        reader = reader if source.fields else reader.option("inferSchema", True)
+    try:
+        if source.fields:
+            reader = reader.schema(source.fields)
+        elif streaming:
+            reader = reader.schema(session.read.format(kind).load(path).schema)
+        if streaming:
+            reader = reader.option("maxFilesPerTrigger", source.files_per_batch)
+        frame = reader.format(kind).load(path)
+        return _numbered(frame, source, kind)
+    except AnalysisException as error:
+        raise UsageError(
+            f"the source cannot be opened: {str(error).splitlines()[0][:200]}",
+            hint="check the path and the format",
+            place=path,
+        ) from None
+
+
+def _numbered(frame: DataFrame, source: Source, kind: str) -> DataFrame:
+    """Parquet files number their rows, which serves where the events have no numbers."""
+    if kind != "parquet" or source.seq in frame.columns:
+        return frame
+    numbered = frame.withColumn(source.seq, F.col("_metadata.row_index") + 1)
+    if source.source in frame.columns:
+        return numbered
+    return numbered.withColumn(source.source, F.col("_metadata.file_path"))
+
+
+def _kafka(session: Any, source: Source, streaming: bool) -> DataFrame:
+    """Messages of JSON; a partition of the topic is a source, its offsets are the numbers."""
+    reader = (session.readStream if streaming else session.read).format("kafka")
+    reader = reader.option("kafka.bootstrap.servers", source.servers)
+    reader = reader.option("subscribe", source.kafka_topic).option("startingOffsets", "earliest")
+    body = F.from_json(F.col("value").cast("string"), source.fields).alias("body")
+    log = F.concat_ws("-", F.col("topic"), F.col("partition"))
+    frame = reader.load().select(
+        body, log.alias("__source"), F.col("offset").alias("__seq"), F.col("timestamp")
+    )
+    names = frame.schema["body"].dataType.fieldNames()
+    columns = [F.col(f"body.`{name}`") for name in names]
+    if source.source not in names:
+        columns.append(F.col("__source").alias(source.source))
+    if source.seq not in names:
+        columns.append(F.col("__seq").alias(source.seq))
+    if source.time not in names:
+        columns.append(F.col("timestamp").alias(source.time))
+    found: DataFrame = frame.select(*columns)
+    return found
