@@ -101,10 +101,11 @@ def run(options: Options) -> Report:
     tallies = {policy: Tally(policy) for policy in policies}
     spawned = get_context("spawn")
     with ProcessPoolExecutor(options.job_count, mp_context=spawned) as pool:
-        job = 0
-        waiting = [*policies]
-        while waiting and job < 3 * (1 + least // (_DRAWS_PER_JOB * _SCENES_PER_DRAW)):
-            more = max(1, math.ceil(1.05 * least / (_DRAWS_PER_JOB * _SCENES_PER_DRAW)) - job)
+        first = math.ceil(1.05 * least / (_DRAWS_PER_JOB * _SCENES_PER_DRAW))
+        job, waiting = 0, [*policies]
+        while waiting and job < 4 * first:
+            # What is inconclusive or rare needs more: a few jobs at a time, where still needed.
+            more = first if job == 0 else math.ceil(first / 4)
             jobs = [
                 pool.submit(tally, options.seed, policy, number)
                 for number in range(job, job + more)

@@ -26,7 +26,7 @@ from concordant.model.emission import emitters
 from concordant.model.expression import Slot
 from concordant.model.subscription import Subscription
 
-SCENE_COUNT = 250
+SCENE_COUNT = 200
 """Scenes played per subscription: most of what can be lost is found in the first twenty, and a
 scene takes one or two milliseconds."""
 

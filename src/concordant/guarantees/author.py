@@ -51,15 +51,29 @@ class Author:
             found = [self._solve(conjunction) for _ in range(SOLUTION_COUNT)]
             self._solutions.append([one for one in found if one is not None])
         self._topics = sorted(self._alphabet)
+        self._added = [topic for topic in self._topics if topic not in subscribers[0].topics]
 
     def finite(self, *, count_max: int) -> list[Event]:
         """Events that come to an end."""
         drafts: list[Draft] = []
+        if self._added and self._rng.random() < 0.4:
+            return self._events(self._kept_waiting()[-count_max:])
         for _ in range(self._rng.choice((1, 2, 2, 3))):
             self._mix(drafts, self._solution())
         for _ in range(self._rng.choice((0, 0, 1, 2))):
             drafts.insert(self._rng.randint(0, len(drafts)), self._noise())
         return self._events(drafts[:count_max])
+
+    def _kept_waiting(self) -> list[Draft]:
+        """Two combinations of the first subscriber, then what those with more topics wait for."""
+        drafts: list[Draft] = []
+        for _ in range(2):
+            self._mix(drafts, self._solution(self._solutions[0]))
+        if self._rng.random() < 0.5:
+            self._rng.shuffle(drafts)
+        last = [self._rng.choice(self._added) for _ in range(self._rng.choice((1, 2, 2)))]
+        keys = [{n: v for n, v in a.items() if n in self._keys} for _, a in drafts]
+        return [*drafts, *((topic, self._rng.choice(keys)) for topic in last)]
 
     def endless(self, *, count_max: int) -> tuple[list[Event], int]:
         """Events of which the last ones repeat, and how many these are."""
@@ -86,8 +100,8 @@ class Author:
         topic = self._rng.choice(self._topics)
         return topic, {n: self._rng.choice(v) for n, v in self._alphabet[topic].items()}
 
-    def _solution(self) -> list[Draft]:
-        found = self._rng.choice(self._solutions)
+    def _solution(self, among: list[list[Draft]] | None = None) -> list[Draft]:
+        found = self._rng.choice(self._solutions) if among is None else among
         drafts = self._rng.choice(found) if found else [self._noise()]
         keys = {n: self._rng.choice(self._alphabet[drafts[0][0]][n]) for n in self._keys}
         return [

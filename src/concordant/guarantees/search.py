@@ -78,8 +78,8 @@ def search(
 
     Below a total order, each process gets the events in an order of its own that the level
     allows. Endless scenes take several times as long as others, so that one is played with every
-    `endless_every` of them. `watch` is told every run and verdict, for counting. A property is given up for the
-    rest of the search once it is found violated.
+    `endless_every` of them. `watch` is told every run and verdict, for counting. A property is
+    given up for the rest of the search once it is found violated.
     """
     left = dict.fromkeys(names)
     found: dict[str, Counterexample] = {}
@@ -251,6 +251,8 @@ def _fewer_events(scene: Scene) -> Iterator[Scene]:
 def _plainer(scene: Scene) -> Iterator[Scene]:
     """One source, times without gaps, small values."""
     events = scene.events
+    if not scene.arrivals and len({event.source for event in events}) > 1:
+        yield _scene(scene, events=next(_publishers(scene)))
     for i, event in enumerate(events if not scene.arrivals else ()):  # they know the sources
         if event.source != SOURCE:
             plain = msgspec.structs.replace(event, source=SOURCE)
@@ -284,7 +286,11 @@ def renamed(scene: Scene) -> Scene:
         if event.source not in names:
             names[event.source] = next(others)
     events = renumbered([msgspec.structs.replace(e, source=names[e.source]) for e in scene.events])
-    arrivals = {names[name]: order for name, order in scene.arrivals.items() if name in names}
+    arrivals = {
+        names[one.name]: scene.arrivals[one.name]
+        for one in scene.subscribers
+        if one.name in scene.arrivals
+    }
     return _scene(scene, subscribers=subscribers, events=events, arrivals=arrivals)
 
 

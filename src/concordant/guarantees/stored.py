@@ -132,6 +132,16 @@ def entry_text(section: str, example: Counterexample) -> str:
     return "\n".join(lines) + "\n"
 
 
+def entry_words(scene: Scene) -> str:
+    """The events of a scene in one line: ↻ before a cycle, arrivals in square brackets."""
+    names = [one.name for one in scene.subscribers]
+    words = [event_word(event, i, names) for i, event in enumerate(scene.events, start=1)]
+    count = len(words) - scene.cycle_count
+    shown = words if not scene.cycle_count else [*words[:count], "↻", *words[count:]]
+    orders = [" ".join(words[i] for i in scene.arrivals.get(name, ())) for name in names]
+    return " ".join(shown) + "".join(f" [{order}]" for order in orders if order)
+
+
 def formula_text(subscription: Subscription) -> str:
     """A formula without the instance 1 that everybody reads anyway."""
     formula = " or ".join(str(conjunction) for conjunction in subscription.conjunctions)

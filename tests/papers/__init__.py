@@ -1,0 +1,1 @@
+"""The papers' claims, one test each, cited by author and year."""
