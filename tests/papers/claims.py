@@ -30,11 +30,7 @@ def disjunction(subscription: Subscription) -> bool:
 
 
 def searched(
-    policy: Policy,
-    names: Sequence[str],
-    wanted: Wanted = one_conjunction,
-    *,
-    draws: int = DRAW_COUNT,
+    policy: Policy, names: Sequence[str], wanted: Wanted
 ) -> tuple[dict[str, Counterexample], Counter[str]]:
     """Counterexamples by property, and how often each had something to say."""
     rng = Random(f"{policy} {names}")
@@ -45,7 +41,7 @@ def searched(
         exercised[verdict.name] += bool(verdict.checked)
 
     done = 0
-    while done < draws:
+    while done < DRAW_COUNT:
         subscription = draw_subscription(rng, policy)
         if not wanted(subscription):
             continue
