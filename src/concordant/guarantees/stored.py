@@ -58,7 +58,7 @@ def names_in(section: str) -> tuple[str, ...]:
 def stored_scene(section: str, name: str, policy: Policy | None = None) -> Scene:
     """The scene stored for a property; `policy` in place of the section's own."""
     entry = _entries()[section][name]
-    used = policy or _BY_TEXT.get(entry.get("policy", section), Policy())
+    used = policy or _BY_TEXT[entry.get("policy", section)]
     events = [*_events(entry["events"]), *_events(entry.get("cycle", ""))]
     return Scene(
         _subscribers(entry["subscribers"], entry.get("clauses", ""), used),
