@@ -1,0 +1,270 @@
+"""A host runs machines in real time: inputs in, effects carried out, what is to be durable first.
+
+Each place has one machine, its inbox, its timers and, if it is given a folder, its durable log. The
+host keeps the contract's two rules: what `Persist` names is on the disk before a later effect
+leaves, and a write that fails ends the machine's life. While one write waits for the disk, further
+inputs are handled and their writes gather behind it.
+
+It knows time and disks. How messages travel is a `Carrier`'s matter, what they mean the machine's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from concordant.errors import ConcordantError, PeerError, UsageError
+from concordant.machine.contract import Machine
+from concordant.machine.effects import (
+    CancelTimer,
+    Deliver,
+    Delivery,
+    Disseminate,
+    Effect,
+    Ignore,
+    Listen,
+    Note,
+    Persist,
+    Send,
+    SetTimer,
+)
+from concordant.machine.inputs import (
+    Command,
+    Input,
+    Listening,
+    Message,
+    Received,
+    Record,
+    Request,
+    Started,
+    TimerFired,
+)
+from concordant.net.commit import GroupCommit
+from concordant.net.log import Log
+
+Take = Callable[[Sequence[Delivery]], None]
+"""The application: it takes deliveries in their order."""
+
+
+class Carrier(Protocol):
+    """What carries messages between places; it may lose, double and overtake."""
+
+    def send(self, source: str, to: str, messages: tuple[Message, ...]) -> None: ...
+
+    def disseminate(self, source: str, topic: str, messages: tuple[Message, ...]) -> None: ...
+
+    def listen(self, place: str, topics: tuple[str, ...]) -> None: ...
+
+    def ignore(self, place: str, topics: tuple[str, ...]) -> None: ...
+
+
+def microseconds() -> int:
+    """Now, by this machine's clock."""
+    return time.time_ns() // 1_000
+
+
+class Place:
+    """One machine at work."""
+
+    def __init__(
+        self,
+        address: str,
+        machine: Machine,
+        carrier: Carrier,
+        *,
+        take: Take | None = None,
+        taken_count: int = 0,
+        folder: Path | None = None,
+        records: Iterable[type[Record]] = (),
+        clock: Callable[[], int] = microseconds,
+    ) -> None:
+        """`records` are the kinds that the machine persists; `taken_count` is the application's."""
+        self.address = address
+        self.refused_count = 0
+        """Messages that broke the protocol; each was dropped and changed nothing."""
+        self._machine = machine
+        self._carrier = carrier
+        self._take = take or (lambda deliveries: None)
+        self._clock = clock
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._effects: list[Effect] = []
+        self._carrying: asyncio.Task[None] | None = None
+        self._failure: ConcordantError | None = None
+        self._cause = 0
+        self._log = Log(folder) if folder is not None else None
+        self._commit = GroupCommit(self._log) if self._log is not None else None
+        self._encoder = msgspec.msgpack.Encoder()
+        kinds = tuple(records)
+        kept: tuple[Record, ...] = ()
+        if self._log is not None:
+            decoder = msgspec.msgpack.Decoder(reduce(or_, kinds))
+            kept = tuple(decoder.decode(record) for record in self._log.records())
+        self._given(Started(kept, taken_count))
+
+    # --- inputs ---------------------------------------------------------------------------------
+
+    def received(self, source: str, messages: tuple[Message, ...]) -> None:
+        """Messages of another place. What breaks the protocol is counted and dropped."""
+        try:
+            self._given(Received(source, messages))
+        except PeerError:
+            self.refused_count += len(messages)
+
+    def listening(self, topics: tuple[str, ...]) -> None:
+        """The carrier brings these topics now."""
+        self._given(Listening(topics))
+
+    def command(self, *requests: Request) -> None:
+        """Requests of the application; one that cannot be met raises `UsageError`."""
+        self._given(Command(requests))
+
+    async def settled(self) -> None:
+        """Wait until everything asked for so far is durable and carried out."""
+        while self._carrying is not None and not self._carrying.done():
+            await asyncio.shield(self._carrying)
+        if self._failure is not None:
+            raise self._failure
+
+    def _given(self, given: Input) -> None:
+        if self._failure is not None:
+            raise self._failure
+        self._cause += 1
+        given = msgspec.structs.replace(given, cause=self._cause)
+        effects = self._machine.handle(self._clock(), given)
+        if not effects:
+            return
+        self._effects += effects
+        if self._carrying is None or self._carrying.done():
+            if self._commit is None:
+                waiting, self._effects = self._effects, []
+                self._carry_out(waiting)
+            else:
+                self._carrying = asyncio.create_task(self._carry())
+
+    # --- effects --------------------------------------------------------------------------------
+
+    async def _carry(self) -> None:
+        """Carry out what waits, the writes of all of it first and together."""
+        assert self._commit is not None
+        while self._effects:
+            waiting, self._effects = self._effects, []
+            try:
+                await self._write([one for one in waiting if isinstance(one, Persist)])
+            except ConcordantError as error:
+                self._failure = error
+                self._stop_timers()
+                return
+            self._carry_out(waiting)
+
+    async def _write(self, writes: list[Persist]) -> None:
+        assert self._commit is not None
+        snapshots = [place for place, one in enumerate(writes) if one.replaces]
+        wanted = writes[snapshots[-1] :] if snapshots else writes
+        records = [self._encoder.encode(record) for one in wanted for record in one.records]
+        if snapshots:
+            await self._commit.replace(records)
+        elif records:
+            await self._commit.append(records)
+
+    def _carry_out(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send():
+                    self._carrier.send(self.address, effect.to, effect.messages)
+                case Disseminate():
+                    self._carrier.disseminate(self.address, effect.topic, effect.messages)
+                case Deliver():
+                    self._take(effect.deliveries)
+                case SetTimer():
+                    self._set_timer(effect)
+                case CancelTimer():
+                    self._cancel_timer(effect.name)
+                case Listen():
+                    self._carrier.listen(self.address, effect.topics)
+                case Ignore():
+                    self._carrier.ignore(self.address, effect.topics)
+                case Persist() | Note():
+                    pass  # written before, or for a history alone
+
+    def _set_timer(self, effect: SetTimer) -> None:
+        self._cancel_timer(effect.name)
+        wait_s = max(0, effect.at - self._clock()) / 1e6
+        loop = asyncio.get_running_loop()
+        self._timers[effect.name] = loop.call_later(wait_s, self._fire, effect.name)
+
+    def _cancel_timer(self, name: str) -> None:
+        handle = self._timers.pop(name, None)
+        if handle is not None:
+            handle.cancel()
+
+    def _fire(self, name: str) -> None:
+        self._timers.pop(name, None)
+        if self._failure is None:
+            self._given(TimerFired((name,)))
+
+    def _stop_timers(self) -> None:
+        for handle in self._timers.values():
+            handle.cancel()
+        self._timers.clear()
+
+    async def stop(self) -> None:
+        """Carry out what waits, and let go of the log."""
+        self._stop_timers()
+        try:
+            await self.settled()
+        finally:
+            self._failure = self._failure or UsageError(f"{self.address} has been stopped")
+            if self._log is not None:
+                self._log.close()
+
+
+class MemoryCarrier:
+    """Carries messages between places of one event loop: in order, and nothing is lost.
+
+    An arrival is a step of its own, so that a machine never answers while another is at work.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[str, Place] = {}
+        self._listeners: dict[str, dict[str, bool]] = {}
+
+    def add(self, place: Place) -> None:
+        """Let a place be found under its address."""
+        self._places[place.address] = place
+
+    def remove(self, address: str) -> None:
+        """What is sent to it from now on is lost."""
+        self._places.pop(address, None)
+        for listeners in self._listeners.values():
+            listeners.pop(address, None)
+
+    def send(self, source: str, to: str, messages: tuple[Message, ...]) -> None:
+        self._soon(to, lambda place: place.received(source, messages))
+
+    def disseminate(self, source: str, topic: str, messages: tuple[Message, ...]) -> None:
+        for to in self._listeners.get(topic, {}):
+            self.send(source, to, messages)
+
+    def listen(self, place: str, topics: tuple[str, ...]) -> None:
+        for topic in topics:
+            self._listeners.setdefault(topic, {})[place] = True
+        self._soon(place, lambda found: found.listening(topics))
+
+    def ignore(self, place: str, topics: tuple[str, ...]) -> None:
+        for topic in topics:
+            self._listeners.get(topic, {}).pop(place, None)
+
+    def _soon(self, to: str, give: Callable[[Place], Any]) -> None:
+        asyncio.get_running_loop().call_soon(self._arrive, to, give)
+
+    def _arrive(self, to: str, give: Callable[[Place], Any]) -> None:
+        place = self._places.get(to)
+        if place is not None:
+            give(place)
