@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from concordant.check.levels_index import Delivered, Item, Seen
+from concordant.check.levels_index import Delivered, Item, Publication, Seen
 from concordant.check.verdict import Verdict, Violation
 
 
@@ -76,15 +76,22 @@ def validity(index: Seen) -> Verdict:
         process.name: {one.item for one in process.deliveries}
         for process in index.processes.values()
     }
+    by_topic: dict[str, list[tuple[str, Publication]]] = {}
+    for event, publication in index.published.items():
+        by_topic.setdefault(publication.row.topics[0], []).append((event, publication))
     anywhere = set().union(*delivered.values()) if delivered else set()
     for process in index.subscribers:
         relations = any(one.row.conjunction for one in process.deliveries)
         if not process.up or relations:
             continue
         here = delivered[process.name]
-        for event, publication in index.published.items():
-            since = process.held.get(publication.row.topics[0])
-            if since is None or publication.row.time_us <= since.time_us:
+        owed = (
+            (event, publication, since)
+            for topic, since in process.held.items()
+            for event, publication in by_topic.get(topic, ())
+        )
+        for event, publication, since in owed:
+            if publication.row.time_us <= since.time_us:
                 continue
             if not index.processes[publication.row.process].up and event not in anywhere:
                 continue
