@@ -100,13 +100,15 @@ def run(options: Options) -> Report:
             calm, hurt = Path(text) / "calm", Path(text) / "hurt"
             for folder in (calm, hurt):
                 make_input(folder, options.seed)
-            assert start(calm, adapter).wait() == 0, (calm / "spark.log").read_text()[-2_000:]
+            if start(calm, adapter).wait() != 0:
+                failures.append(f"{adapter}: the undisturbed run failed")
+                continue
             expected = lines(calm)
             total += len(expected)
             wanted = KILL_COUNT if adapter == "files" else KILL_COUNT // 4
             for number in range(wanted):
                 how = killed(hurt, adapter, rng, number)
-                died[adapter, how] += bool(how)
+                died[adapter, how] += 1
                 options.progress(f"{adapter}: kills", number + 1, wanted)
             if start(hurt, adapter).wait() != 0:
                 failures.append(f"{adapter}: the last run failed")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -25,18 +25,21 @@ from concordant.cli.inputs import (
     TopicColumn,
     TopicName,
 )
+from concordant.correlate.columns import Batch
 from concordant.correlate.costs import to_blame
 from concordant.errors import UsageError
 from concordant.files import describe, in_order, read_events
 from concordant.files.relations import relation_line, relations_output
 from concordant.files.subscriptions import read_subscriptions
 from concordant.local import Relations, correlate_batch, plan_for
+from concordant.model.subscription import Subscription
 
 
 class EngineName(StrEnum):
     """Where the events are correlated."""
 
     LOCAL = "local"
+    SPARK = "spark"
 
 
 @terminal.guarded
@@ -44,7 +47,8 @@ def correlate(
     subscription: Subscriptions,
     events: Events,
     engine: Annotated[
-        EngineName, typer.Option(help="Where to run: local is this process.")
+        EngineName,
+        typer.Option(help="Where to match: in this process, or on Spark (local[*], all cores)."),
     ] = EngineName.LOCAL,
     match: Matching = None,
     consume: Consumption = None,
@@ -91,7 +95,6 @@ def correlate(
       concordant correlate 'Order then Payment' Order=orders.csv Payment=payments.csv --time at
       concordant correlate rising.sub quotes.jsonl --match recent --consume slide
     """
-    del engine  # one engine so far; the option is part of the stable command line
     with _destination(None if schema else out, force) as deliver:
         subscriptions = read_subscriptions(subscription, match=match, consume=consume)
         batch = read_events(
@@ -111,7 +114,10 @@ def correlate(
         plan = plan_for(batch, subscriptions, question=subscription)
         start = clock.perf_counter()
         with terminal.progress("correlating", len(batch), shown=not quiet) as advance:
-            relations = correlate_batch(in_order(batch), plan, progress=advance)
+            if engine is EngineName.SPARK:
+                relations = _on_spark(batch, subscriptions, subscription)
+            else:
+                relations = correlate_batch(in_order(batch), plan, progress=advance)
         seconds = clock.perf_counter() - start
         deliver(relations)
     if quiet:
@@ -138,6 +144,25 @@ def correlate(
             f"({rate:,.0f} events/s){where}",
             markup=False,
         )
+
+
+def _on_spark(batch: Batch, subscriptions: Sequence[Subscription], question: str) -> Relations:
+    try:
+        from concordant.spark.batches import correlate_on
+        from concordant.spark.session import explained, open_session
+    except ImportError:
+        raise UsageError(
+            "PySpark is not installed", hint="pip install 'concordant[spark]'"
+        ) from None
+    session = open_session()
+    try:
+        return Relations([correlate_on(session, batch, subscriptions, question=question)], {})
+    except UsageError:
+        raise
+    except Exception as error:
+        raise explained(error) from None
+    finally:
+        session.stop()
 
 
 @contextmanager

@@ -129,6 +129,7 @@ def ask(
     progress: str | None = None,
     generations: Sequence[Sequence[str]] | None = None,
     muted: Sequence[str] = (),
+    question: Question = "",
 ) -> Asked:
     """Check a question against the schemas of DataFrames; no job starts."""
     if bad not in ("fail", "skip"):
@@ -146,7 +147,7 @@ def ask(
         inputs, tuple(t for one in wanted for t in one.topics if t not in derived_names)
     )
     try:
-        good, derived = checked_question(wanted, topics, question=subscriptions)
+        good, derived = checked_question(wanted, topics, question=question or subscriptions)
     except UsageError:
         _refuse_unusable(inputs, wanted)
         raise

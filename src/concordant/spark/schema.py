@@ -40,6 +40,7 @@ _KINDS: tuple[tuple[type[t.DataType], Kind], ...] = (
 )
 
 _CASTS = {Kind.BOOL: "boolean", Kind.INT: "bigint", Kind.FLOAT: "double", Kind.STRING: "string"}
+_NO_SECONDS = r"([T ][0-9]{2}:[0-9]{2})(Z|[+-][0-9]{2}:[0-9]{2})?$"
 _DAY_US = 86_400_000_000
 _EPOCH = "timestamp_ntz'1970-01-01 00:00:00'"
 
@@ -82,8 +83,10 @@ def _text_instant(text: Column) -> Column:
     usual = text.rlike(USUAL)
     zoned = text.rlike(r"(Z|[+-][0-9]{2}:[0-9]{2})$")
     day = text.rlike(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")
-    whole = F.when(zoned, text).when(day, F.concat(text, F.lit("T00:00:00Z")))
-    moment = F.unix_micros(F.try_to_timestamp(whole.otherwise(F.concat(text, F.lit("Z")))))
+    # Spark wants seconds before a zone.
+    full = F.regexp_replace(text, _NO_SECONDS, "$1:00$2")
+    whole = F.when(zoned, full).when(day, F.concat(text, F.lit("T00:00:00Z")))
+    moment = F.unix_micros(F.try_to_timestamp(whole.otherwise(F.concat(full, F.lit("Z")))))
     return F.when(usual | day, moment).otherwise(text.try_cast("bigint"))
 
 

@@ -29,6 +29,9 @@ DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     PROVIDER: ROCKSDB,
+    # Spark formats the code that it generates by a regular expression that recurses: with the usual
+    # stack a stream of many columns ends in a StackOverflowError now and then.
+    "spark.driver.extraJavaOptions": "-Xss8m",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }

@@ -1,0 +1,72 @@
+"""A batch of events that was read here, correlated on Spark: for `concordant correlate`.
+
+The events were read and checked by `files`, so that ids, kinds and refusals are those of the local
+engine; Spark spreads the matching. Input that does not fit into the memory of this process belongs
+into a pipeline or a DataFrame of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from concordant.correlate.columns import Batch
+from concordant.files.subscriptions import Question
+from concordant.files.write import array_of
+from concordant.model.event import Event, OrderKey
+from concordant.model.relation import Relation
+from concordant.model.subscription import Subscription
+from concordant.spark import batch as tables
+from concordant.spark.correlate import ask, in_order
+
+
+def correlate_on(
+    session: Any, batch: Batch, subscriptions: Sequence[Subscription], *, question: Question = ""
+) -> list[Relation]:
+    """The relations of a batch, in order; a slip is told in the words of the local engine."""
+    frames = {name: session.createDataFrame(_table(batch, name)) for name in batch.topics}
+    asked = ask(frames, subscriptions, question=question)
+    answers = in_order(tables.answers_of(asked.rows(), asked.job).filter("what is null"))
+    return [_relation(row) for row in answers.toArrow().to_pylist()]
+
+
+def _table(batch: Batch, topic: str) -> Any:
+    """The events of one topic as a table of their own attributes."""
+    mine = batch.take(np.flatnonzero(batch.topic == batch.topic_names.index(topic)))
+    columns = {
+        "source": array_of(mine.source),
+        "seq": pa.array(mine.seq),
+        "time": pa.array(mine.time),
+    }
+    if mine.ids is not None:
+        columns["id"] = array_of(mine.ids)
+    for name, kind in batch.topics[topic].attributes.items():
+        columns[name] = array_of(mine.attributes[name, kind])
+    return pa.table(columns)
+
+
+def _relation(row: dict[str, Any]) -> Relation:
+    head = f"{row['subscription']}/{row['conjunction']}"
+    key, _, ordinal = row["id"].removeprefix(head).rpartition("/")
+    tie = row["tie"]
+    return Relation(
+        row["subscription"],
+        row["conjunction"],
+        tuple(msgspec.json.decode(key)) if key else (),
+        int(ordinal),
+        row["position"],
+        tuple(
+            Event(one["topic"], one["source"], one["seq"], _micros(one["time"]), {}, one["id"])
+            for one in row["events"]
+        ),
+        OrderKey(_micros(row["at"]), tie["source"], tie["seq"]),
+    )
+
+
+def _micros(moment: Any) -> int:
+    found: int = pa.scalar(moment, pa.timestamp("us", "UTC")).cast(pa.int64()).as_py()
+    return found

@@ -1,0 +1,174 @@
+"""Streams on Spark: any cut into micro-batches gives the kernel's relations, also after a crash."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from concordant.local import correlate as local
+from concordant.spark import correlate, state_files
+from concordant.spark.checkpoint import Checkpoint
+from concordant.spark.streaming import open_stream
+
+QUESTION = """
+pair: T then U and T.v = U.v consume slide partition by k within 1 s
+up: T[1].v < T[2].v consume matched partition by k
+any: U[1].v > U[2].v match recent consume suffix
+"""
+SCHEMA = "topic string, source string, seq bigint, time bigint, k bigint, v bigint"
+ROWS = [
+    {
+        "topic": "TU"[i * 7 % 11 % 2],
+        "source": "ab"[i * 5 % 7 % 2],
+        "seq": i,
+        "time": 20_000 * i + (90_000 if i * 5 % 7 % 2 else 0),
+        "k": i * 3 % 4,
+        "v": i * 13 % 9,
+    }
+    for i in range(120)
+]
+"""Two sources, one always ahead: a file holds events that belong after some of the next file."""
+
+
+def expected(question: str = QUESTION, rows: list[dict[str, Any]] = ROWS) -> list[tuple[Any, ...]]:
+    return sorted((one.id, one.event_ids) for one in local(rows, question))
+
+
+def write(folder: Path, *cuts: int) -> None:
+    folder.mkdir(exist_ok=True)
+    for start, stop in zip([0, *cuts], [*cuts, len(ROWS)], strict=True):
+        number = len(list(folder.iterdir()))
+        path = folder / f"{number}.parquet"
+        pq.write_table(pa.Table.from_pylist(ROWS[start:stop]), path)
+
+
+class Run:
+    """A stream over a folder, whose results replace those of the same micro-batch."""
+
+    def __init__(self, spark: Any, folder: Path, question: str = QUESTION, **options: Any) -> None:
+        self.results: dict[int, list[tuple[Any, ...]]] = {}
+        self.counts: dict[str, int] = {}
+        self.dies_after = -1
+        reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+        self.stream = open_stream(
+            reader.parquet(str(folder / "in")),
+            question,
+            **{"release": "frontier", "bucket_count": 3, **options},
+            checkpoint=folder / "checkpoint",
+            deliver=self.deliver,
+        )
+
+    def deliver(self, answers: Any, batch: int) -> dict[str, int]:
+        rows = answers.select("what", "id", "events.id").collect()
+        self.results[batch] = [(one[1], tuple(one[2])) for one in rows if one[0] is None]
+        for one in rows:
+            self.counts[one[0] or "relations"] = self.counts.get(one[0] or "relations", 0) + 1
+        if batch == self.dies_after:
+            self.dies_after = -1
+            raise RuntimeError("the process dies here")
+        return {}
+
+    def go(self, *, finish: bool = True) -> list[tuple[Any, ...]]:
+        self.stream.start({"availableNow": True}).awaitTermination()
+        if finish:
+            self.stream.finish()
+        return self.found()
+
+    def found(self) -> list[tuple[Any, ...]]:
+        return sorted(one for batch in self.results.values() for one in batch)
+
+
+def test_any_cut_gives_the_relations_of_the_whole(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path / "in", 17, 64)
+    assert Run(spark, tmp_path).go() == expected()
+
+
+def crashed_and_resumed(spark: Any, folder: Path, **options: Any) -> list[tuple[Any, ...]]:
+    """Results written, nothing committed, run again: the worst moment."""
+    write(folder / "in", 50)
+    run = Run(spark, folder, **options)
+    run.dies_after = 1
+    with pytest.raises(StreamingQueryException):
+        run.go()
+    return run.go()
+
+
+def test_a_run_that_dies_after_its_sink_wrote_goes_on_as_if_nothing_had_been(
+    spark: Any, tmp_path: Path
+) -> None:
+    assert crashed_and_resumed(spark, tmp_path) == expected()
+
+
+def test_the_comparison_finds_a_state_that_is_read_after_it_was_written(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = state_files._task
+
+    def task(*arguments: Any) -> Any:
+        inner = own(*arguments)
+
+        def run(batches: Any) -> Any:  # in the worker
+            right = Checkpoint.read_state
+            Checkpoint.read_state = lambda self, bucket, before: right(self, bucket, before + 1)
+            try:
+                yield from inner(batches)
+            finally:
+                Checkpoint.read_state = right
+
+        return run
+
+    monkeypatch.setattr(state_files, "_task", task)
+    assert crashed_and_resumed(spark, tmp_path, bad="skip") != expected()
+
+
+def test_what_comes_after_the_watermark_is_set_aside_and_told(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    late = [ROWS[-1], ROWS[0], ROWS[1]]
+    for number, rows in enumerate([ROWS[5:], late[:1], late[1:]]):
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in" / f"{number}.parquet")
+    run = Run(spark, tmp_path, release="watermark 10 ms", bad="skip")
+    run.go(finish=False)
+    assert run.counts["late"] >= 2
+
+
+def test_subscriptions_come_and_go_between_runs(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path / "in", 60)
+    first = Run(spark, tmp_path, "up: T[1].v < T[2].v consume matched partition by k\nold: U")
+    first.go(finish=False)
+    before = first.found()
+    write(tmp_path / "in", 119)  # comes again: every event is late now
+    again = Run(
+        spark,
+        tmp_path,
+        "up: T[1].v < T[2].v consume matched partition by k\nnew: T then U",
+        bad="skip",
+    )
+    found = again.go()
+    names = {name.split("/")[0] for name, _ in found}
+    assert "old" not in names
+    both = sorted(one for one in (*before, *found) if one[0].startswith("up/"))
+    assert both == expected("up: T[1].v < T[2].v consume matched partition by k")
+
+
+def test_spark_s_own_store_gives_the_same_stream(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path / "in", 40)
+    rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+    events = rows.parquet(str(tmp_path / "in"))
+    found = correlate(events, QUESTION, release="frontier", bucket_count=2)
+    query = (
+        found.writeStream.format("memory")
+        .queryName("own_store")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    rows = spark.sql("select id, events.id from own_store").collect()
+    frontier = min(max(r["time"] for r in ROWS if r["source"] == source) for source in "ab")
+    released = [row for row in ROWS if row["time"] < frontier]
+    assert sorted((one[0], tuple(one[1])) for one in rows) == expected(rows=released)

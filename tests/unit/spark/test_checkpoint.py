@@ -1,0 +1,86 @@
+"""What a checkpoint takes back, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from concordant.errors import UsageError
+from concordant.language import parse
+from concordant.spark.checkpoint import Checkpoint, Commit, SavedJob
+from concordant.spark.state import BucketState, seal, unseal
+
+
+def opened(folder: Path, text: str, release: str = "frontier") -> SavedJob:
+    return Checkpoint(folder).open(parse(text), release=release, bucket_count=4, adapter="files")
+
+
+def test_added_subscriptions_are_a_generation_and_removed_ones_are_muted(tmp_path: Path) -> None:
+    opened(tmp_path, "one: A\ntwo: B")
+    job = opened(tmp_path, "one: A\nthree: C")
+    assert job.generations == [["one", "two"], ["three"]]
+    assert job.muted == ["two"]
+
+
+def test_a_changed_subscription_is_refused_by_name(tmp_path: Path) -> None:
+    opened(tmp_path, "one: A")
+    with pytest.raises(UsageError, match="'one' is not what it was"):
+        opened(tmp_path, "one: A then B")
+
+
+def test_a_removed_one_does_not_come_back_under_its_name(tmp_path: Path) -> None:
+    opened(tmp_path, "one: A\ntwo: B")
+    opened(tmp_path, "one: A")
+    with pytest.raises(UsageError, match="removed"):
+        opened(tmp_path, "one: A\ntwo: B")
+
+
+def test_a_derived_topic_does_not_lead_into_another_generation(tmp_path: Path) -> None:
+    opened(tmp_path, "one: A emit E(x = A.x)")
+    with pytest.raises(UsageError, match="derived topic 'E'"):
+        opened(tmp_path, "one: A emit E(x = A.x)\ntwo: E then A")
+
+
+def test_another_release_is_refused(tmp_path: Path) -> None:
+    opened(tmp_path, "one: A")
+    with pytest.raises(UsageError, match="begun with release 'frontier'"):
+        opened(tmp_path, "one: A", release="log")
+
+
+def test_a_foreign_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text("{}")
+    with pytest.raises(UsageError, match="no checkpoint of ours"):
+        opened(tmp_path, "one: A")
+
+
+def test_a_micro_batch_that_is_run_again_reads_the_state_it_read_before(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path)
+    assert checkpoint.read_state(3, before=0) is None
+    for batch, state in enumerate([b"0", b"1", b"2"]):
+        checkpoint.write_state(3, batch, state)
+    assert checkpoint.read_state(3, before=2) == b"1"
+    checkpoint.write_state(3, 2, b"2")
+    assert checkpoint.read_state(3, before=2) == b"1"
+    assert checkpoint.read_state(3, before=9) == b"2"
+
+
+def test_the_last_commit_is_the_newest_before_a_given_one(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path)
+    assert checkpoint.last() is None
+    for batch in (8, 9, 10):
+        checkpoint.commit(Commit(batch, {"a": batch}))
+    assert checkpoint.last() == Commit(10, {"a": 10})
+    assert checkpoint.last(before=10) == Commit(9, {"a": 9})
+
+
+def test_a_state_of_another_kind_or_a_damaged_one_is_refused() -> None:
+    state = seal(BucketState(held=b"rows"))
+    assert unseal(state).held == b"rows"
+    for wrong, message in (
+        (b"something else", "no saved state"),
+        (state[:-1] + b"x", "damaged"),
+        (state.replace(b"bucket\x01", b"bucket\x09"), "version 9"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            unseal(wrong)
