@@ -12,6 +12,7 @@ from tests.detection.simulation_bugs import (
     SEED_COUNT_MAX,
     SimulationBug,
     planted,
+    scenario_for,
     seeds_to_find,
 )
 
@@ -32,6 +33,12 @@ def test_without_a_bug_nothing_is_found(protocol: str) -> None:
     for seed in range(CLEAN_COUNT):
         outcome = simulate(random_scenario(protocol, seed), seed=seed)
         assert outcome.failure is None, f"seed {seed}: {outcome.failure}"
+
+
+def test_what_a_bug_needs_to_show_breaks_nothing_by_itself() -> None:
+    for which in BUGS:
+        for seed in range(5 if not which.level else 0):
+            assert simulate(scenario_for(which, seed), seed=seed).failure is None, which.name
 
 
 def test_bugs_have_names_of_their_own() -> None:

@@ -81,8 +81,7 @@ def validity(index: Seen) -> Verdict:
         by_topic.setdefault(publication.row.topics[0], []).append((event, publication))
     anywhere = set().union(*delivered.values()) if delivered else set()
     for process in index.subscribers:
-        relations = any(one.row.conjunction for one in process.deliveries)
-        if not process.up or relations:
+        if not process.up or process.correlates:
             continue
         here = delivered[process.name]
         owed = (

@@ -51,6 +51,8 @@ class Process:
     ever_subscribed: bool = False
     up: bool = True
     doubted: bool = False
+    correlates: bool = False
+    """It delivers relations, so which events it is owed is not for a level to say."""
 
     @property
     def in_order(self) -> list[Delivered]:
@@ -92,6 +94,7 @@ def seen(rows: Iterable[Row]) -> Seen:
         if row.step == "deliver":
             item: Item = row.events[0]
             if row.conjunction:
+                process.correlates = True
                 item = (row.subscription, row.conjunction, row.key, row.events)
             delivered = Delivered(item, row, held.get(row.process), process.doubted)
             process.steps.append(delivered)
@@ -105,6 +108,7 @@ def seen(rows: Iterable[Row]) -> Seen:
             index.published.setdefault(row.events[0], publication)
         elif row.step == "subscribe":
             process.ever_subscribed = True
+            process.correlates = process.correlates or bool(row.text)
             for topic in row.topics:
                 process.held.setdefault(topic, row)
             held[row.process] = frozenset(process.held)

@@ -95,6 +95,12 @@ class Left(msgspec.Struct, frozen=True, tag=True, gc=False):
     topics: tuple[str, ...]
 
 
+class Installed(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Durable: the membership that counts."""
+
+    view: View
+
+
 class ClientState(msgspec.Struct):
     """What the clients of all levels remember."""
 
@@ -204,7 +210,8 @@ class Client:
                     self._leave(now, held, given.cause, out)
             elif isinstance(request, Install) and request.view.newer_than(self._state.view):
                 self._state.view = request.view
-                self._install(now, given.cause, out)
+                out.append(Persist((Installed(request.view),), given.cause))
+                self._install(given.cause, out)
         if events:
             self._publish(now, events, given.cause, out)
 
@@ -299,6 +306,8 @@ class Client:
                 state.clock.observe(record.event.time)
             elif isinstance(record, Delivered):
                 delivered.append(record)
+            elif isinstance(record, Installed):
+                state.view = record.view
             elif isinstance(record, Joined):
                 state.topics.update(dict.fromkeys(record.topics, True))
             elif isinstance(record, Left):
@@ -337,7 +346,7 @@ class Client:
     ) -> None:
         """The dissemination carries these topics now."""
 
-    def _install(self, now: Instant, cause: int, out: list[Effect]) -> None:
+    def _install(self, cause: int, out: list[Effect]) -> None:
         """The membership changed."""
 
     def _begin(self, now: Instant, cause: int, out: list[Effect]) -> None:

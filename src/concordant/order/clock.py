@@ -23,7 +23,7 @@ from concordant.machine.holdback import Holdback
 from concordant.machine.inputs import Message, Received, Record
 from concordant.machine.instant import Duration, Instant
 from concordant.model.event import Event
-from concordant.order.client import Delivered, Joined, Left
+from concordant.order.client import Delivered, Installed, Joined, Left
 from concordant.order.fifo import MARK, FifoClient, FifoState
 from concordant.order.streams import Incoming, Mark, Numbered, Stream
 
@@ -180,7 +180,20 @@ class ClockClient(FifoClient):
         # Nobody is left to wait for: everything that is here is all there is.
         return min(times) if times else max(state.passed.values(), default=0)
 
-    # --- subscriptions at run time, and a life after a crash ----------------------------------
+    # --- membership, subscriptions at run time, and a life after a crash ----------------------
+
+    def _install(self, cause: int, out: list[Effect]) -> None:
+        """Who has left the view is no longer waited for; who is new, from its first mark on."""
+        self._wait_for_members()
+        ready: list[Delivered] = []
+        self._release(ready)
+        if ready:
+            self._deliver(ready, cause, out)
+
+    def _wait_for_members(self) -> None:
+        state = self._state
+        members = frozenset(state.view.members)
+        state.passed = {s: time for s, time in state.passed.items() if s[0] in members}
 
     def _join_time(self) -> Instant:
         return max(self._state.released[0], 0)
@@ -213,6 +226,8 @@ class ClockClient(FifoClient):
             state.clock.observe(event.time)
             if record.in_order:
                 state.released = max(state.released, (event.time, event.source, event.seq))
+        elif isinstance(record, Installed):
+            self._wait_for_members()
         elif isinstance(record, Promised):
             state.clock.observe(record.time)
             state.promised = record.time

@@ -8,7 +8,8 @@ from concordant.errors import UsageError
 from concordant.machine.detector import Suspected
 from concordant.machine.effects import Deliver, Disseminate, Effect, Persist, Send
 from concordant.machine.inputs import Command, Received, Started, TimerFired
-from concordant.machine.requests import Publish
+from concordant.machine.requests import Install, Publish
+from concordant.machine.view import View
 from concordant.model.event import Event
 from concordant.order.broadcast.sequencer import SequencedClient, Sequencer
 from concordant.order.client import ClientOptions
@@ -77,6 +78,20 @@ def test_a_suspected_source_is_not_waited_for_and_its_events_are_late_then() -> 
         ("a:1", True)
     ]
     assert delivered(client.handle(3, Received("b", (numbered("b", 1, 50),)))) == [("b:1", False)]
+
+
+def test_who_has_left_the_view_is_not_waited_for_after_a_crash_either() -> None:
+    client = ClockClient("s", topics=("T",), sources=SOURCES)
+    client.handle(0, Started())
+    client.handle(1, Received("a", (numbered("a", 1, 100),)))
+    effects = client.handle(2, Command((Install(View.of(1, ["a"])),)))
+    assert delivered(effects) == [("a:1", True)]
+    assert delivered(client.handle(3, Command((Install(View.of(1, ["b"])),)))) == []  # not newer
+    records = [r for e in effects if isinstance(e, Persist) for r in e.records]
+    reborn = ClockClient("s", topics=("T",), sources=SOURCES)
+    reborn.handle(4, Started(tuple(records), taken_count=1))
+    found = reborn.handle(5, Received("a", (numbered("a", 2, 200),)))
+    assert delivered(found) == [("a:2", True)]
 
 
 def test_a_full_merge_lets_in_only_what_the_frontier_waits_for() -> None:
