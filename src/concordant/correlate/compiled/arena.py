@@ -120,6 +120,15 @@ def append(arena, header, word):
     arena[header + Q_TAIL] = tail + 1
 
 
+@compiled
+def pop(arena, header, words):
+    """Take words from the front of a queue that is read in order."""
+    arena[header + Q_HEAD] += words
+    if arena[header + Q_HEAD] == arena[header + Q_TAIL]:
+        arena[header + Q_HEAD] = 0
+        arena[header + Q_TAIL] = 0
+
+
 @inlined
 def trim(arena, header, both_ends):
     """Move the head past removed entries and, if it may, the tail back before them."""

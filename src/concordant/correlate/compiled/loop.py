@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from concordant.correlate.compiled.arena import find_block, make_block, make_room, mix
+from concordant.correlate.compiled.caps import bound_all, over_all
 from concordant.correlate.compiled.index import drop
 from concordant.correlate.compiled.jit import compiled, pointer, pointer_at, prefetch
 from concordant.correlate.compiled.layout import (
@@ -73,7 +74,7 @@ from concordant.correlate.compiled.layout import (
     SUB_QUEUES,
     SUB_ROOT,
 )
-from concordant.correlate.compiled.steps import bound_all, give, over_all
+from concordant.correlate.compiled.steps import give
 from concordant.correlate.compiled.values import run_program
 
 
