@@ -77,7 +77,14 @@ async def running(*meshes: Mesh) -> AsyncIterator[None]:
 
 
 async def take(node: Mesh, count: int) -> list[bytes]:
-    return [(await node.receive())[1] for _ in range(count)]
+    return [(await received(node))[1] for _ in range(count)]
+
+
+async def received(node: Mesh) -> tuple[str, bytes]:
+    """The next payload; connections that were made are passed over."""
+    while not (found := await node.receive())[1]:
+        pass
+    return found
 
 
 async def test_payloads_arrive_once_and_in_order_though_connections_are_cut() -> None:
@@ -169,7 +176,7 @@ async def test_who_says_nothing_is_let_go_and_many_of_them_cannot_keep_others_ou
         await a.start(HOST, 0)
         async with running(a):
             await a.send("b", b"hello")
-            assert await asyncio.wait_for(b.receive(), 5) == ("a", b"hello")
+            assert await asyncio.wait_for(received(b), 5) == ("a", b"hello")
 
 
 async def test_fuzzed_frames_after_a_good_greeting_end_that_connection_only() -> None:
@@ -190,7 +197,7 @@ async def test_fuzzed_frames_after_a_good_greeting_end_that_connection_only() ->
         assert len(b.refused) <= 65
         assert sum(b.refused.values()) == 40
         await a.send("b", b"still there")
-        assert await asyncio.wait_for(b.receive(), 5) == ("a", b"still there")
+        assert await asyncio.wait_for(received(b), 5) == ("a", b"still there")
 
 
 async def test_a_port_in_use_and_an_unknown_peer_are_usage_errors() -> None:
@@ -201,5 +208,5 @@ async def test_a_port_in_use_and_an_unknown_peer_are_usage_errors() -> None:
             await mesh("c", {}).start(HOST, port)
         with pytest.raises(UsageError, match="there is no peer 'x'"):
             await b.send("x", b"")
-        with pytest.raises(UsageError, match="too long"):
+        with pytest.raises(UsageError, match="cannot be sent"):
             await b.send("a", bytes(FRAME_BYTES_MAX))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -223,48 +223,3 @@ class Place:
             self._failure = self._failure or UsageError(f"{self.address} has been stopped")
             if self._log is not None:
                 self._log.close()
-
-
-class MemoryCarrier:
-    """Carries messages between places of one event loop: in order, and nothing is lost.
-
-    An arrival is a step of its own, so that a machine never answers while another is at work.
-    """
-
-    def __init__(self) -> None:
-        self._places: dict[str, Place] = {}
-        self._listeners: dict[str, dict[str, bool]] = {}
-
-    def add(self, place: Place) -> None:
-        """Let a place be found under its address."""
-        self._places[place.address] = place
-
-    def remove(self, address: str) -> None:
-        """What is sent to it from now on is lost."""
-        self._places.pop(address, None)
-        for listeners in self._listeners.values():
-            listeners.pop(address, None)
-
-    def send(self, source: str, to: str, messages: tuple[Message, ...]) -> None:
-        self._soon(to, lambda place: place.received(source, messages))
-
-    def disseminate(self, source: str, topic: str, messages: tuple[Message, ...]) -> None:
-        for to in self._listeners.get(topic, {}):
-            self.send(source, to, messages)
-
-    def listen(self, place: str, topics: tuple[str, ...]) -> None:
-        for topic in topics:
-            self._listeners.setdefault(topic, {})[place] = True
-        self._soon(place, lambda found: found.listening(topics))
-
-    def ignore(self, place: str, topics: tuple[str, ...]) -> None:
-        for topic in topics:
-            self._listeners.get(topic, {}).pop(place, None)
-
-    def _soon(self, to: str, give: Callable[[Place], Any]) -> None:
-        asyncio.get_running_loop().call_soon(self._arrive, to, give)
-
-    def _arrive(self, to: str, give: Callable[[Place], Any]) -> None:
-        place = self._places.get(to)
-        if place is not None:
-            give(place)

@@ -211,6 +211,8 @@ class Link:
         new = self._received + 1 - items.first
         if new < 0:
             raise PeerError(f"number {items.first} came where {self._received + 1} was due")
+        if not all(items.payloads):
+            raise PeerError("an empty payload")
         fresh = items.payloads[new:]
         self._received += len(fresh)
         return fresh

@@ -135,10 +135,10 @@ class Mesh:
         peer = self._peers.get(to)
         if peer is None:
             raise UsageError(f"there is no peer {to!r}", hint=f"known: {', '.join(self._peers)}")
-        if len(payload) > FRAME_BYTES_MAX // 2:
+        if not 0 < len(payload) <= FRAME_BYTES_MAX // 2:
             raise UsageError(
-                f"a payload of {len(payload):,} bytes is too long",
-                hint=f"send at most {FRAME_BYTES_MAX // 2:,} bytes at once",
+                f"a payload of {len(payload):,} bytes cannot be sent",
+                hint=f"send 1 to {FRAME_BYTES_MAX // 2:,} bytes at once",
             )
         while not peer.link.send(payload):
             peer.room.clear()
@@ -146,13 +146,16 @@ class Mesh:
         peer.work.set()
 
     async def receive(self) -> tuple[str, bytes]:
-        """The next payload, and whose it is. The one before counts as taken from now on."""
+        """The next payload, and whose it is. The one before counts as taken from now on.
+
+        An empty one is no payload: the connection to this node was made (anew) just now.
+        """
         self.take()
         while not self._arrived:
             self._arrival.clear()
             await self._arrival.wait()
         peer, name, payload = self._arrived.popleft()
-        self._taking = peer
+        self._taking = peer if payload else None
         return name, payload
 
     def take(self) -> None:
@@ -171,6 +174,16 @@ class Mesh:
             peer.untold = 0
             if peer.writer is not None and peer.link.is_open:
                 peer.writer.write(encode_frame(taken))
+
+    @property
+    def peers(self) -> list[str]:
+        """The other nodes."""
+        return list(self._peers)
+
+    @property
+    def connected(self) -> list[str]:
+        """The other nodes that are there now."""
+        return [name for name, peer in self._peers.items() if peer.link.is_open]
 
     def pending_count(self, to: str) -> int:
         """Payloads that a peer has not taken."""
@@ -276,6 +289,8 @@ class Mesh:
         """Both directions of an open connection, until one of them ends."""
         peer.writer = writer
         peer.work.set()
+        self._arrived.append((peer, name, b""))
+        self._arrival.set()
         sending = asyncio.create_task(self._send_due(peer, writer))
         try:
             while True:

@@ -11,7 +11,8 @@ import pytest
 from concordant.errors import UsageError
 from concordant.machine.effects import Delivery
 from concordant.machine.requests import Publish, Subscribe
-from concordant.net.host import MemoryCarrier, Place
+from concordant.net.carrier import MemoryCarrier
+from concordant.net.host import Place
 from concordant.order.broadcast.sequencer import Ordered, SequencedClient, Sequencer, Settled
 from concordant.order.client import Delivered, Joined, Left, Published
 from concordant.order.fifo import FifoClient
