@@ -10,7 +10,6 @@ import contextlib
 import logging
 import os
 import re
-import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
@@ -51,7 +50,6 @@ def open_session(
     verbose: bool = False,
 ) -> Any:
     """A session of our own; its noise goes to `log`, or with `verbose` to the terminal."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName(name)
     settings = {**DEFAULTS, **(options or {})}
     if master.startswith("local["):
