@@ -33,6 +33,9 @@ class Holdback(msgspec.Struct, Generic[K, V]):
     waiting: dict[K, V] = {}
     order: list[K] = []
     """The keys as a heap; keys that were taken out of turn are passed over."""
+    farthest: K | None = None
+    """The greatest key, looked for again only after it went: a flood of keys far ahead is refused
+    at once."""
 
     def __len__(self) -> int:
         return len(self.waiting)
@@ -49,12 +52,17 @@ class Holdback(msgspec.Struct, Generic[K, V]):
         if key in self.waiting:
             return False
         if len(self.waiting) >= self.count_max:
-            farthest = max(self.waiting)
-            if farthest < key:
+            if self.farthest not in self.waiting:
+                self.farthest = max(self.waiting)
+            if self.farthest < key:
                 return False
-            del self.waiting[farthest]
+            del self.waiting[self.farthest]
+        elif self.farthest is not None and self.farthest < key:
+            self.farthest = key
         self.waiting[key] = item
         heappush(self.order, key)
+        if len(self.order) > 2 * self.count_max:  # most of it went out of turn
+            self.order = sorted(self.waiting)
         return True
 
     def take(self, key: K) -> V | None:
