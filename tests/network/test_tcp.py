@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator
 from random import Random
 
 import pytest
+import trustme
 
 from concordant.errors import UsageError
 from concordant.net.link import FRAME_BYTES_MAX, Hello, Identity, encode_frame
@@ -198,6 +200,45 @@ async def test_fuzzed_frames_after_a_good_greeting_end_that_connection_only() ->
         assert sum(b.refused.values()) == 40
         await a.send("b", b"still there")
         assert await asyncio.wait_for(received(b), 5) == ("a", b"still there")
+
+
+def contexts(authority: trustme.CA) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """For a node that shows its certificate, and wants to see one of the same authority."""
+    found = []
+    for purpose in (ssl.Purpose.CLIENT_AUTH, ssl.Purpose.SERVER_AUTH):
+        context = ssl.create_default_context(purpose)
+        authority.configure_trust(context)
+        authority.issue_cert(HOST).configure_cert(context)
+        context.verify_mode = ssl.CERT_REQUIRED
+        found.append(context)
+    return found[0], found[1]
+
+
+async def test_over_tls_members_talk_and_who_has_no_certificate_stays_outside() -> None:
+    authority, foreign = trustme.CA(), trustme.CA()
+    server, client = contexts(authority)
+
+    def secured(node: str, peers: dict[str, int], client_tls: ssl.SSLContext) -> Mesh:
+        addresses = {name: (HOST, port) for name, port in peers.items()}
+        me = Identity("c", node, "1", "t")
+        return Mesh(me, addresses, options=QUICK, server_tls=server, client_tls=client_tls)
+
+    b = secured("b", {"a": 0}, client)
+    port = await b.start(HOST, 0)
+    stranger = secured("a", {"b": port}, contexts(foreign)[1])
+    await stranger.start(HOST, 0)
+    async with running(b):
+        async with running(stranger):
+            await stranger.send("b", b"let me in")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await b.receive()
+            assert stranger.pending_count("b") == 1
+        a = secured("a", {"b": port}, client)
+        await a.start(HOST, 0)
+        async with running(a):
+            await a.send("b", b"hello")
+            assert await asyncio.wait_for(received(b), 5) == ("a", b"hello")
 
 
 async def test_a_port_in_use_and_an_unknown_peer_are_usage_errors() -> None:
