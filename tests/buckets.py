@@ -19,10 +19,11 @@ from concordant.correlate.kernel import Kernel
 from concordant.correlate.plan import compile_plan
 from concordant.correlate.state import partition_value
 from concordant.model.event import Event
-from concordant.model.kind import Kind
+from concordant.model.kind import INT_MAX, Kind
 from concordant.model.topic import TopicOrder, schemas
 from concordant.spark.job import Job, make_job
 from concordant.spark.rows import ID, SEQ, SET, SOURCE, TIME, TOPIC, attribute_column, row_schema
+from concordant.spark.step import Bucket, step
 from tests.generators import Case
 
 Summary = tuple[Any, ...]
@@ -107,3 +108,22 @@ def pieces(rng: Random, count: int) -> list[slice]:
     """A random cut of so many things."""
     places = sorted(rng.sample(range(1, count), min(count - 1, rng.randint(0, 4)))) if count else []
     return [slice(a, b) for a, b in zip([0, *places], [*places, count], strict=True)]
+
+
+def bucket_summaries(case: Case, rng: Random, *, saved: bool) -> list[Summary]:
+    """What buckets deliver, cut at random; `saved`: through bytes and held back in between."""
+    job = job_of(case)
+    answers = []
+    for bucket in spread(job, case, rng.choice((1, 2, 5))):
+        whole, state = Bucket(job), None
+        for piece in pieces(rng, len(bucket)):
+            rows = [rows_of(job, [event], index) for index, event in bucket[piece]]
+            table = pa.concat_tables([rows_of(job, [], 0), *rows])
+            if saved:
+                following = bucket[piece.stop :]
+                until_us = following[0][1].time if following else INT_MAX
+                state, answer = step(job, state, table, until_us=until_us)
+                answers.append(answer)
+            else:
+                answers.append(whole.take(table))
+    return summaries(pa.concat_tables(answers))
