@@ -11,7 +11,18 @@ from time import perf_counter
 import msgspec
 from rich.console import Console
 
-from bench import batches, keys, queues, report, simulator, startup, state, subscriptions, workloads
+from bench import (
+    batches,
+    keys,
+    queues,
+    report,
+    simulator,
+    spark,
+    startup,
+    state,
+    subscriptions,
+    workloads,
+)
 from bench.result import FULL, QUICK, Section, Size
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,6 +34,7 @@ BENCHMARKS: dict[str, Callable[[Size], Section]] = {
     "batches": batches.run,
     "state": state.run,
     "startup": startup.run,
+    "spark": spark.run,
     "simulator": simulator.run,
 }
 SIZES = {size.name: size for size in (QUICK, FULL)}
