@@ -46,32 +46,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--size", choices=SIZES, default="full", help="default: %(default)s")
     parser.add_argument("--only", choices=BENCHMARKS, nargs="+", metavar="NAME", default=None)
     parser.add_argument("--rounds", type=int, help="instead of those of the size")
-    parser.add_argument("--out", type=Path, default=ROOT / "out" / "bench", help="for latest.json")
+    parser.add_argument("--out", type=Path, default=ROOT / "out" / "bench", help="for the results")
     parser.add_argument(
-        "--write-docs", action="store_true", help="write docs/benchmarks.md and docs/plots"
+        "--write-docs",
+        action="store_true",
+        help="write docs/benchmarks.md and docs/plots of what was measured last of each section",
     )
     given = parser.parse_args(arguments)
-    if given.write_docs and given.only:
-        parser.error("--write-docs writes the whole page: leave --only out")
     size = SIZES[given.size]
     if given.rounds is not None:
         size = msgspec.structs.replace(size, rounds=max(1, given.rounds))
     # Wide enough for the tables also where there is no terminal.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 150)
-    about = report.machine()
-    sections = []
     for name in given.only or BENCHMARKS:
         start = perf_counter()
-        sections.append(BENCHMARKS[name](size))
-        report.show(sections[-1], console)
+        about = report.machine()
+        section = BENCHMARKS[name](size)
+        report.show(section, console)
+        report.save(report.Measured(about, size, section), given.out)
         console.print(f"  measured in {perf_counter() - start:.0f} s\n")
-    path = report.save(sections, about, size, given.out)
-    console.print(f"results: {path}")
+    console.print(f"results: {given.out}")
     if given.write_docs:
         from bench import plots  # matplotlib takes a second
 
-        plots.draw(sections, ROOT / "docs" / "plots")
-        text = report.page(sections, about, size)
+        measured = report.saved(BENCHMARKS, size, given.out)
+        plots.draw([one.section for one in measured], ROOT / "docs" / "plots")
+        text = report.page(measured)
         (ROOT / "docs" / "benchmarks.md").write_text(text, encoding="utf-8")
         console.print("written: docs/benchmarks.md and docs/plots")
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -53,17 +53,33 @@ def _processor() -> str:
     return names[0] if names else platform.machine()
 
 
-def save(sections: Sequence[Section], about: dict[str, Any], size: Size, folder: Path) -> Path:
-    """Everything measured, as JSON."""
+class Measured(msgspec.Struct, frozen=True):
+    """A section with what it depends on."""
+
+    machine: dict[str, Any]
+    size: Size
+    section: Section
+
+
+def save(measured: Measured, folder: Path) -> None:
+    """One section as JSON: it can be measured again without the others."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "latest.json"
-    whole = {"machine": about, "size": size, "sections": list(sections)}
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(whole)) + b"\n")
-    return path
+    path = folder / f"{measured.section.name}-{measured.size.name}.json"
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(measured)) + b"\n")
 
 
-def page(sections: Sequence[Section], about: dict[str, Any], size: Size) -> str:
+def saved(names: Iterable[str], size: Size, folder: Path) -> list[Measured]:
+    """What was measured last of each section, in the given order."""
+    paths = [folder / f"{name}-{size.name}.json" for name in names]
+    return [
+        msgspec.json.decode(path.read_bytes(), type=Measured) for path in paths if path.exists()
+    ]
+
+
+def page(measured: Sequence[Measured]) -> str:
     """The text of `docs/benchmarks.md`."""
+    sections = [one.section for one in measured]
+    about, size = measured[0].machine, measured[0].size
     packages = ", ".join(f"{name} {number}" for name, number in about["packages"].items())
     parts = [
         "# Benchmarks",
@@ -75,15 +91,15 @@ def page(sections: Sequence[Section], about: dict[str, Any], size: Size) -> str:
         "```",
         "",
         "Each number stands beside what it is compared with, taken in the same run: every "
-        f"candidate once per round, in turn, {size.rounds} rounds, one thread. Times are medians "
+        "candidate once per round, in turn, one thread. Times are medians "
         "over the rounds; *spread* is the slowest minus the fastest, as a share of the median; "
         "ratios are taken within a round. Before anything is measured, the kernel's relations are "
         "compared with those of the clear engine on some of the events, or with a known count. "
         "Nothing here passes or fails by time, and no test does.",
         "",
-        f"Measured on {about['date']}: {about['processor']}, {about['cores']} cores "
-        f"({about['system']}), load {about['load']} at the start; Python {about['python']}, "
-        f"{packages}.",
+        f"Measured on {about['processor']}, {about['cores']} cores ({about['system']}), Python "
+        f"{about['python']}, {packages}. Each section says when, with how many rounds, and how "
+        "busy the machine was.",
         "",
         "## Goals",
         "",
@@ -93,8 +109,10 @@ def page(sections: Sequence[Section], about: dict[str, Any], size: Size) -> str:
             [False, True, True],
         ),
     ]
-    for section in sections:
-        parts += ["", f"## {section.title}", "", section.note, ""]
+    for one in measured:
+        section = one.section
+        when = f"{one.machine['date']}, {one.size.rounds} rounds, load {one.machine['load']}"
+        parts += ["", f"## {section.title}", "", section.note, "", f"*{when}.*", ""]
         if section.plot is not None:
             parts += [f"![{section.title}](plots/{section.name}.png)", ""]
         parts += _markdown(
