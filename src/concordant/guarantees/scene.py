@@ -9,7 +9,7 @@ the checkers. It judges nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import msgspec
 
@@ -47,6 +47,12 @@ class Played(msgspec.Struct, frozen=True):
     run: Run
 
 
+@lru_cache(maxsize=4_096)
+def _planned(subscribers: Subscribers) -> Plan:
+    """Their plan; the same subscribers come again and again in a search."""
+    return compile_plan(subscribers, {})
+
+
 class Stage:
     """Plays scenes of the same subscribers."""
 
@@ -60,11 +66,11 @@ class Stage:
 
     @cached_property
     def _plan(self) -> Plan:
-        return compile_plan(self.subscribers, {})
+        return _planned(self.subscribers)
 
     @cached_property
     def _plans(self) -> dict[str, Plan]:
-        return {one.name: compile_plan([one], {}) for one in self.subscribers}
+        return {one.name: _planned((one,)) for one in self.subscribers}
 
     def play(
         self,
