@@ -5,7 +5,7 @@
 BIN := .venv/bin
 STAMP := .venv/.installed
 STEP := @sh tools/step.sh
-EXTRAS := dev,spark
+EXTRAS := dev,spark,nats
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory

@@ -1,0 +1,320 @@
+"""The links of one node: connections made, kept, broken and made anew, whatever carries them.
+
+Of two nodes, the one with the smaller name connects and the other is connected to, so that there is
+one connection. A mesh hands out payloads as they arrive, and tells the peer that one was taken when
+the application asks for the next. It knows waiting times and who may come in; numbers and windows
+are the link's, how bytes travel is for `tcp` and `nats` to say, and nobody here knows what a payload
+means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from concordant.errors import PeerError, UsageError
+from concordant.net.link import (
+    FRAME_BYTES_MAX,
+    Alive,
+    Bye,
+    Frame,
+    Hello,
+    Identity,
+    Link,
+    decode_frame,
+    encode_frame,
+)
+
+_TOLD_COUNT = 64
+"""A peer is told that payloads were taken after so many, or when no more are there."""
+_REASON_COUNT_MAX = 64
+
+
+class Reader(Protocol):
+    """Bytes of a connection, in order; `EOFError` or `OSError` when it is gone."""
+
+    async def readexactly(self, n: int, /) -> bytes: ...
+
+
+class Writer(Protocol):
+    """Where the bytes of a connection go."""
+
+    def write(self, data: bytes, /) -> None: ...
+
+    async def drain(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class MeshOptions:
+    """Waiting times and bounds of connections."""
+
+    greeting_s: float = 5.0
+    """A connection that does not greet in this time is closed: it may hold a place, not keep it."""
+    silence_s: float = 10.0
+    """A peer that says nothing for so long is taken for gone, and the connection is made anew."""
+    alive_s: float = 2.0
+    """Without anything to say, a sign of life is sent so often."""
+    retry_s: float = 0.05
+    retry_s_max: float = 2.0
+    """After a failure the next attempt waits, twice as long each time, up to this."""
+    strangers_max: int = 64
+    """Connections that have not greeted yet; further ones are closed at once."""
+    waiting_bytes_max: int = 1 << 24
+
+
+@dataclass(eq=False)
+class Peer:
+    link: Link
+    writer: Writer | None = None
+    work: asyncio.Event = field(default_factory=asyncio.Event)
+    """Something may be due to be sent."""
+    room: asyncio.Event = field(default_factory=asyncio.Event)
+    """The peer took something, so that there may be room again."""
+    untold: int = 0
+    """Payloads that the application took, and the peer was not told."""
+
+
+class Links(ABC):
+    """The links of one node; a kind of connection fills in `_open`."""
+
+    def __init__(self, me: Identity, peers: Iterable[str], *, options: MeshOptions | None) -> None:
+        self.me = me
+        self.options = options or MeshOptions()
+        self.refused: Counter[str] = Counter()
+        """Connections that were closed, by reason."""
+        self._peers = {name: Peer(self._link()) for name in peers if name != me.node}
+        self._arrived: deque[tuple[Peer, str, bytes]] = deque()
+        """Bounded by the windows of all links."""
+        self._arrival = asyncio.Event()
+        self._taking: Peer | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stranger_count = 0
+
+    def _link(self) -> Link:
+        return Link(self.me, waiting_bytes_max=self.options.waiting_bytes_max)
+
+    @abstractmethod
+    async def _open(self, name: str) -> tuple[Reader, Writer]:
+        """A connection to a peer; `OSError` if there is none now."""
+
+    def _connect_to(self, names: Iterable[str]) -> None:
+        """Connect to those of the peers with greater names; the others connect to us."""
+        for name in names:
+            if self.me.node < name:
+                self._spawn(self._connect(name, self._peers[name]))
+
+    # --- the node's side ------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Say good-bye and close everything."""
+        for peer in self._peers.values():
+            if peer.writer is not None:
+                with contextlib.suppress(OSError):
+                    peer.writer.write(encode_frame(Bye("the node stops")))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def send(self, to: str, payload: bytes) -> None:
+        """Let a payload go to a peer; waits while too much waits already."""
+        peer = self._peers.get(to)
+        if peer is None:
+            raise UsageError(f"there is no peer {to!r}", hint=f"known: {', '.join(self._peers)}")
+        if not 0 < len(payload) <= FRAME_BYTES_MAX // 2:
+            raise UsageError(
+                f"a payload of {len(payload):,} bytes cannot be sent",
+                hint=f"send 1 to {FRAME_BYTES_MAX // 2:,} bytes at once",
+            )
+        while not peer.link.send(payload):
+            peer.room.clear()
+            await peer.room.wait()
+        peer.work.set()
+
+    async def receive(self) -> tuple[str, bytes]:
+        """The next payload, and whose it is. The one before counts as taken from now on.
+
+        An empty one is no payload: the connection to this node was made (anew) just now.
+        """
+        self.take()
+        while not self._arrived:
+            self._arrival.clear()
+            await self._arrival.wait()
+        peer, name, payload = self._arrived.popleft()
+        self._taking = peer if payload else None
+        return name, payload
+
+    def take(self) -> None:
+        """The payload received last is done with; peers are told in groups."""
+        if self._taking is not None:
+            self._taking.untold += 1
+            self._tell_taken(self._taking, _TOLD_COUNT)
+            self._taking = None
+        if not self._arrived:
+            for peer in self._peers.values():
+                self._tell_taken(peer, 1)
+
+    def _tell_taken(self, peer: Peer, count_min: int) -> None:
+        if peer.untold >= count_min:
+            taken = peer.link.took(peer.untold)
+            peer.untold = 0
+            if peer.writer is not None and peer.link.is_open:
+                peer.writer.write(encode_frame(taken))
+
+    @property
+    def peers(self) -> list[str]:
+        """The other nodes."""
+        return list(self._peers)
+
+    @property
+    def connected(self) -> list[str]:
+        """The other nodes that are there now."""
+        return [name for name, peer in self._peers.items() if peer.link.is_open]
+
+    def pending_count(self, to: str) -> int:
+        """Payloads that a peer has not taken."""
+        return self._peers[to].link.pending_count
+
+    # --- connections ----------------------------------------------------------------------------
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        self._track(asyncio.create_task(work))
+
+    def _track(self, task: asyncio.Task[None]) -> None:
+        """Let a task end with the mesh."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _connect(self, name: str, peer: Peer) -> None:
+        wait = self.options.retry_s
+        while True:
+            try:
+                async with asyncio.timeout(self.options.greeting_s):
+                    reader, writer = await self._open(name)
+            except (OSError, TimeoutError):
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, self.options.retry_s_max)
+                continue
+            try:
+                hello = peer.link.connected()
+                writer.write(encode_frame(hello))
+                greeting = await _read(reader, self.options.greeting_s)
+                if not isinstance(greeting, Hello) or greeting.node != name:
+                    raise PeerError(f"who answers for {name!r} does not greet by that name")
+                peer.link.receive(greeting)
+                wait = self.options.retry_s
+                await self._converse(name, peer, reader, writer)
+            except (OSError, TimeoutError, EOFError) as error:
+                self._count(type(error).__name__)
+            except PeerError as error:
+                self._refuse(writer, error)
+            finally:
+                self._close(peer, writer)
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, self.options.retry_s_max)
+
+    async def _accept(self, reader: Reader, writer: Writer) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._track(task)
+        peer: Peer | None = None
+        try:
+            if self._stranger_count >= self.options.strangers_max:
+                raise PeerError("too many connections that have not greeted")
+            self._stranger_count += 1
+            try:
+                hello = await _read(reader, self.options.greeting_s)
+            finally:
+                self._stranger_count -= 1
+            if not isinstance(hello, Hello):
+                raise PeerError("the first frame is no greeting")
+            found = self._peers.get(hello.node)
+            if found is None:
+                raise PeerError(f"{hello.node[:80]!r} is no member of the cluster")
+            if hello.token != self.me.token or hello.cluster != self.me.cluster:
+                raise PeerError("it does not know the cluster's name and token")
+            if found.writer is not None:  # it came anew: the old connection is dead
+                self._close(found, found.writer)
+            peer = found
+            writer.write(encode_frame(peer.link.connected()))
+            peer.link.receive(hello)
+            await self._converse(hello.node, peer, reader, writer)
+        except (OSError, TimeoutError, EOFError) as error:
+            self._count(type(error).__name__)
+        except PeerError as error:
+            self._refuse(writer, error)
+        except asyncio.CancelledError:
+            pass  # the node stops
+        finally:
+            if peer is not None:
+                self._close(peer, writer)
+            else:
+                writer.close()
+
+    def _refuse(self, writer: Writer, error: PeerError) -> None:
+        self._count(str(error))
+        with contextlib.suppress(OSError):
+            writer.write(encode_frame(Bye(str(error))))
+
+    def _count(self, reason: str) -> None:
+        # Reasons quote strangers, who must not fill the memory with them.
+        if len(self.refused) >= _REASON_COUNT_MAX and reason not in self.refused:
+            reason = "other"
+        self.refused[reason] += 1
+
+    def _close(self, peer: Peer, writer: Writer) -> None:
+        writer.close()
+        if peer.writer is None or peer.writer is writer:
+            peer.writer = None
+            peer.link.disconnected()
+
+    async def _converse(self, name: str, peer: Peer, reader: Reader, writer: Writer) -> None:
+        """Both directions of an open connection, until one of them ends."""
+        peer.writer = writer
+        peer.work.set()
+        self._arrived.append((peer, name, b""))
+        self._arrival.set()
+        sending = asyncio.create_task(self._send_due(peer, writer))
+        try:
+            while True:
+                frame = await _read(reader, self.options.silence_s)
+                if peer.writer is not writer:
+                    return
+                for payload in peer.link.receive(frame):
+                    self._arrived.append((peer, name, payload))
+                    self._arrival.set()
+                peer.room.set()
+                peer.work.set()
+                if sending.done():
+                    return
+        finally:
+            sending.cancel()
+            with contextlib.suppress(asyncio.CancelledError, OSError):
+                await sending
+
+    async def _send_due(self, peer: Peer, writer: Writer) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self.options.alive_s):  # wait_for may swallow a cancel
+                    await peer.work.wait()
+            except TimeoutError:
+                writer.write(encode_frame(Alive()))
+            peer.work.clear()
+            for frame in peer.link.due():
+                writer.write(encode_frame(frame))
+            await writer.drain()
+
+
+async def _read(reader: Reader, seconds: float) -> Frame:
+    """The next frame, in time; a longer one than allowed is refused before it is read."""
+    async with asyncio.timeout(seconds):
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        if size > FRAME_BYTES_MAX:
+            raise PeerError(f"a frame of {size:,} bytes")
+        return decode_frame(await reader.readexactly(size))
