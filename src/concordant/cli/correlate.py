@@ -147,13 +147,9 @@ def correlate(
 
 
 def _on_spark(batch: Batch, subscriptions: Sequence[Subscription], question: str) -> Relations:
-    try:
+    with terminal.spark_needed():
         from concordant.spark.batches import correlate_on
         from concordant.spark.session import explained, open_session
-    except ImportError:
-        raise UsageError(
-            "PySpark is not installed", hint="pip install 'concordant[spark]'"
-        ) from None
     session = open_session()
     try:
         return Relations([correlate_on(session, batch, subscriptions, question=question)], {})

@@ -13,7 +13,6 @@ from rich.live import Live
 from rich.table import Table
 
 from concordant.cli import terminal
-from concordant.errors import UsageError
 
 if TYPE_CHECKING:
     from concordant.spark.pipeline import Pipeline, Source
@@ -42,14 +41,10 @@ def run(
     Example:
       concordant run market.toml
     """
-    try:
+    with terminal.spark_needed():
         from concordant.spark.pipeline import read_pipeline
         from concordant.spark.run import run_pipeline
         from concordant.spark.session import open_session
-    except ImportError:
-        raise UsageError(
-            "PySpark is not installed", hint="pip install 'concordant[spark]'"
-        ) from None
     found = read_pipeline(pipeline)
     if check:
         if not json:

@@ -51,6 +51,17 @@ _WrongArguments: type[Any] = typer.BadParameter.__bases__[0]
 """Click's base of wrong arguments, wherever this version of Typer keeps Click."""
 
 
+@contextmanager
+def spark_needed() -> Iterator[None]:
+    """Around imports of what needs PySpark: without it, a sentence."""
+    try:
+        yield
+    except ImportError:
+        raise UsageError(
+            "PySpark is not installed", hint="pip install 'concordant[spark]'"
+        ) from None
+
+
 def run(app: typer.Typer, arguments: Sequence[str]) -> int:
     """Run one command of an app and return its exit code; nothing escapes."""
     for stream in (sys.stdout, sys.stderr):

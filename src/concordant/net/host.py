@@ -165,13 +165,16 @@ class Place:
 
     async def _write(self, writes: list[Persist]) -> None:
         assert self._commit is not None
-        snapshots = [place for place, one in enumerate(writes) if one.replaces]
-        wanted = writes[snapshots[-1] :] if snapshots else writes
-        records = [self._encoder.encode(record) for one in wanted for record in one.records]
-        if snapshots:
-            await self._commit.replace(records)
-        elif records:
-            await self._commit.append(records)
+        commit = self._commit
+        await asyncio.gather(
+            *(
+                (commit.replace if one.replaces else commit.append)(
+                    [self._encoder.encode(record) for record in one.records]
+                )
+                for one in writes
+                if one.records or one.replaces
+            )
+        )
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
         for effect in effects:

@@ -4,11 +4,12 @@ A client is a publisher, a subscriber, or both. Here its requests are checked an
 get numbers and times, and deliveries get positions. All of it is durable: an event before it
 leaves, a delivery before the application sees it, so that after a crash nothing is published twice
 under one name and nothing is delivered twice. How events travel and when they are ready is the
-level's matter: a level fills in the methods that raise `NotImplementedError` here.
+level's matter: a level fills in the methods that are abstract here.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -80,6 +81,8 @@ class Delivered(msgspec.Struct, frozen=True, tag=True, gc=False):
     n: int
     event: Event
     in_order: bool = True
+    sender: str = ""
+    """Who numbered the stream, if not the event's source."""
 
 
 class Joined(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -101,6 +104,13 @@ class Installed(msgspec.Struct, frozen=True, tag=True, gc=False):
     view: View
 
 
+class Guest(msgspec.Struct):
+    """An application that publishes through a client, under its own name."""
+
+    seq: int = 0
+    clock: HybridClock = msgspec.field(default_factory=HybridClock)
+
+
 class ClientState(msgspec.Struct):
     """What the clients of all levels remember."""
 
@@ -110,9 +120,10 @@ class ClientState(msgspec.Struct):
     clock: HybridClock = msgspec.field(default_factory=HybridClock)
     seq: int = 0
     position: int = 0
+    guests: dict[str, Guest] = msgspec.field(default_factory=dict)
 
 
-class Client:
+class Client(ABC):
     """The common part of a level's client; see the module's text."""
 
     _state: ClientState
@@ -122,17 +133,17 @@ class Client:
         name: str,
         *,
         topics: Iterable[str] = (),
-        publishes: Iterable[str] = (),
-        sources: Mapping[str, Sequence[str]] | None = None,
+        publishes: Iterable[str] | None = (),
+        sources: Mapping[str, Sequence[str]] | Sequence[str] = (),
         options: ClientOptions | None = None,
     ) -> None:
         """
-        `topics` are subscribed from the start, `publishes` may be published to, and `sources` says
-        for each topic which clients publish to it.
+        `topics` are subscribed from the start. `publishes` may be published to; None is every
+        topic. `sources` are the clients that publish: for each topic, or for all of them.
         """
         self.name = name
-        self._publishes = tuple(dict.fromkeys(publishes))
-        self._sources = {topic: tuple(names) for topic, names in (sources or {}).items()}
+        self._publishes = None if publishes is None else tuple(dict.fromkeys(publishes))
+        self._sources = sources
         self._options = options or ClientOptions()
         self._state = self._new_state(dict.fromkeys(topics, True))
 
@@ -165,24 +176,26 @@ class Client:
 
     def _check(self, requests: tuple[Request, ...]) -> None:
         """Refuse the whole batch before anything has changed."""
-        time = self._state.clock.last
+        lasts: dict[str, Instant] = {}
         published = 0
         for request in requests:
             if isinstance(request, Publish):
                 published += 1
-                if request.topic not in self._publishes:
+                if self._publishes is not None and request.topic not in self._publishes:
                     raise UsageError(
                         f"{self.name} does not publish to the topic {request.topic!r}",
                         hint=f"it publishes to {', '.join(self._publishes) or 'nothing'}",
                     )
                 if request.time is not None:
-                    if request.time <= time:
+                    who = self._timekeeper(request.source or self.name)
+                    last = lasts[who] if who in lasts else self._clock_of(who).last
+                    if request.time <= last:
                         raise UsageError(
-                            f"{self.name} has published at {time} already, and a source's times "
+                            f"{who} has published at {last} already, and a source's times "
                             f"increase: {request.time} is too early",
                             hint="leave the time out, and the client's clock gives one",
                         )
-                    time = request.time
+                    lasts[who] = request.time
             elif not isinstance(request, Subscribe | Unsubscribe | Install):
                 raise UsageError(f"a client cannot {type(request).__name__}")
         self._check_room(published)
@@ -215,15 +228,41 @@ class Client:
         if events:
             self._publish(now, events, given.cause, out)
 
+    def seq_of(self, source: str = "") -> int:
+        """The number of the last event of a source; its own if none is named."""
+        if source in ("", self.name):
+            return self._state.seq
+        guest = self._state.guests.get(source)
+        return guest.seq if guest is not None else 0
+
+    def _timekeeper(self, source: str) -> str:
+        """Whose clock gives a source's times: its own, unless a level needs one for all."""
+        return source
+
+    def _clock_of(self, source: str) -> HybridClock:
+        if source == self.name:
+            return self._state.clock
+        guest = self._state.guests.get(source)
+        return guest.clock if guest is not None else HybridClock()
+
     def _new_event(self, now: Instant, request: Publish) -> Event:
-        state = self._state
+        source = request.source or self.name
+        seq = self.seq_of(source) + 1
+        self._number(source, seq)
+        clock = self._clock_of(self._timekeeper(source))
         if request.time is None:
-            time = state.clock.tick(now)
+            time = clock.tick(now)
         else:
             time = request.time
-            state.clock.observe(time)
-        state.seq += 1
-        return Event(request.topic, self.name, state.seq, time, request.attributes)
+            clock.observe(time)
+        return Event(request.topic, source, seq, time, request.attributes)
+
+    def _number(self, source: str, seq: int) -> None:
+        """This is now the last number of a source."""
+        if source == self.name:
+            self._state.seq = seq
+        else:
+            self._state.guests.setdefault(source, Guest()).seq = seq
 
     def _publish(self, now: Instant, events: list[Event], cause: int, out: list[Effect]) -> None:
         out.append(Persist(tuple(Published(event) for event in events), cause))
@@ -302,8 +341,9 @@ class Client:
         delivered: list[Delivered] = []
         for record in records:
             if isinstance(record, Published):
-                state.seq = record.event.seq
-                state.clock.observe(record.event.time)
+                event = record.event
+                self._number(event.source, event.seq)
+                self._clock_of(self._timekeeper(event.source)).observe(event.time)
             elif isinstance(record, Delivered):
                 delivered.append(record)
             elif isinstance(record, Installed):
@@ -317,22 +357,28 @@ class Client:
         state.position = min(taken_count, len(delivered))
         return delivered[state.position :]
 
+    def _sources_of(self, topic: str) -> tuple[str, ...]:
+        """The clients that publish to a topic."""
+        known = self._sources
+        return tuple(known.get(topic, ()) if isinstance(known, Mapping) else known)
+
     # --- what a level fills in ----------------------------------------------------------------
 
+    @abstractmethod
     def _new_state(self, topics: dict[str, bool]) -> Any:
         """The state of the level, with the given subscribed topics."""
-        raise NotImplementedError
 
     def _channels(self, topics: tuple[str, ...]) -> tuple[str, ...]:
         """The topics of the dissemination that bring the events of these topics."""
         return topics
 
+    @abstractmethod
     def _spread(self, now: Instant, events: list[Event], cause: int, out: list[Effect]) -> None:
         """Send new events on their way."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _receive(self, now: Instant, given: Received, out: list[Effect]) -> None:
-        raise NotImplementedError
+        """Take messages of other machines."""
 
     def _wake(self, now: Instant, name: str, cause: int, out: list[Effect]) -> None:
         """A timer fired; one that is no longer needed is no error."""

@@ -21,7 +21,8 @@ from concordant.model.event import Event, OrderKey
 from concordant.model.relation import Relation
 from concordant.model.subscription import Subscription
 from concordant.spark import batch as tables
-from concordant.spark.correlate import ask, in_order
+from concordant.spark.correlate import ask, in_order, relations
+from concordant.spark.relations import key_and_ordinal
 
 
 def correlate_on(
@@ -30,8 +31,8 @@ def correlate_on(
     """The relations of a batch, in order; a slip is told in the words of the local engine."""
     frames = {name: session.createDataFrame(_table(batch, name)) for name in batch.topics}
     asked = ask(frames, subscriptions, question=question)
-    answers = in_order(tables.answers_of(asked.rows(), asked.job).filter("what is null"))
-    return [_relation(row) for row in answers.toArrow().to_pylist()]
+    found = in_order(relations(tables.answers_of(asked.rows(), asked.job)))
+    return [_relation(row) for row in found.toArrow().to_pylist()]
 
 
 def _table(batch: Batch, topic: str) -> Any:
@@ -50,14 +51,13 @@ def _table(batch: Batch, topic: str) -> Any:
 
 
 def _relation(row: dict[str, Any]) -> Relation:
-    head = f"{row['subscription']}/{row['conjunction']}"
-    key, _, ordinal = row["id"].removeprefix(head).rpartition("/")
+    key, ordinal = key_and_ordinal(row)
     tie = row["tie"]
     return Relation(
         row["subscription"],
         row["conjunction"],
         tuple(msgspec.json.decode(key)) if key else (),
-        int(ordinal),
+        ordinal,
         row["position"],
         tuple(
             Event(one["topic"], one["source"], one["seq"], _micros(one["time"]), {}, one["id"])

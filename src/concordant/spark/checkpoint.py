@@ -6,19 +6,18 @@
 
 Everything is written beside its name and renamed, so a reader sees it whole or not at all. State N
 is made from state N-1 and the rows of N alone, so a micro-batch that is run again writes the same
-bytes again. It must be on storage that every worker sees. Knows files, no Spark.
+state again. It must be on storage that every worker sees. Knows files, no Spark.
 """
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from concordant.errors import UsageError
+from concordant.files.atomic import atomic_output
 from concordant.language import parse
 from concordant.model.emission import emitters
 from concordant.model.subscription import Subscription
@@ -51,6 +50,7 @@ class Commit(msgspec.Struct):
     until_us: int | None = None
     """What was released: events before this time."""
     counts: dict[str, int] = {}
+    """What was done since the checkpoint began, this micro-batch included."""
     seconds: float = 0.0
 
 
@@ -204,9 +204,5 @@ def subscriptions_of(texts: Mapping[str, str]) -> tuple[Subscription, ...]:
 
 def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{secrets.token_hex(6)}.{path.name}")
-    with temporary.open("wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
+    with atomic_output(path, overwrite=True) as temporary:
+        temporary.write_bytes(data)

@@ -82,11 +82,11 @@ def correlate(
         **columns,
     )
     if mode is None:
-        return relations(batch.answers_of(asked.rows(), asked.job), asked.job)
+        return by_slot(relations(batch.answers_of(asked.rows(), asked.job)), asked.job)
     session = asked.inputs[0].frame.sparkSession
     session.conf.set(state_store.PROVIDER, state_store.ROCKSDB)
     answers = state_store.answers_of(asked.rows(), asked.job, mode, bucket_count)
-    return relations(answers, asked.job)
+    return by_slot(relations(answers), asked.job)
 
 
 def _mode(events: Events, release: str | Release | None) -> Release | None:
@@ -164,9 +164,13 @@ def ask(
     return Asked(job, tuple(inputs), progress)
 
 
-def relations(answers: DataFrame, job: Job) -> DataFrame:
-    """The relations among a job's answers, with a column per slot where there is one question."""
-    found = answers.filter(F.col("what").isNull()).drop("what", "reason")
+def relations(answers: DataFrame) -> DataFrame:
+    """The relations among a job's answers, each with its events in an array."""
+    return answers.filter(F.col("what").isNull()).drop("what", "reason")
+
+
+def by_slot(found: DataFrame, job: Job) -> DataFrame:
+    """Relations with a column per slot instead of the array, where there is one question."""
     if len(job.subscriptions) - len(job.muted) > 1:
         return found
     plan = job.whole_plan.subscriptions[0]

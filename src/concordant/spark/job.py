@@ -7,6 +7,7 @@ events. It holds no rows and knows no Spark.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -93,6 +94,12 @@ class Job:
             mine |= {t: known[t] for t in emitters(one.subscriptions)}
             found.append(compile_plan(one.subscriptions, mine))
         return tuple(found)
+
+    @cached_property
+    def packed(self) -> bytes:
+        """The job as bytes, plans included, so that no worker has to work them out again."""
+        _ = self.plans, self.ranks
+        return pickle.dumps(self)
 
     @cached_property
     def dead_sets(self) -> tuple[int, ...]:

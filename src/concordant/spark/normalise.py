@@ -20,7 +20,7 @@ from concordant.model.topic import Topic
 from concordant.spark.job import Job
 from concordant.spark.layout import SubscriptionSet
 from concordant.spark.rows import ID, MARK, SEQ, SET, SOURCE, TIME, TOPIC, attribute_column
-from concordant.spark.schema import Input
+from concordant.spark.schema import CASTS, Input
 
 ALTERNATIVES_MAX = 32
 """Filters of one topic that are tried in the JVM; with more, the kernel's index is better."""
@@ -84,8 +84,7 @@ def _topic_code(given: Input, job: Job, progress: str | None) -> Column:
 def _attribute(given: Input, job: Job, name: str, kind: Kind) -> Column:
     field = given.attributes.get(name)
     if field is None or field.kind is not kind:
-        types = {Kind.BOOL: "boolean", Kind.FLOAT: "double", Kind.STRING: "string"}
-        return F.lit(None).cast(types.get(kind, "bigint"))
+        return F.lit(None).cast(CASTS[Kind.INT if kind is Kind.TIME else kind])
     return field.value()
 
 

@@ -105,6 +105,13 @@ def rejected_table(job: Job, rejected: Sequence[Rejected]) -> Any:
     return pa.Table.from_pylist(rows, answer_schema(job))
 
 
+def key_and_ordinal(row: Any) -> tuple[str, int]:
+    """What the id of a relation says beside its subscription: the key as JSON, and its number."""
+    head = f"{row['subscription']}/{row['conjunction']}"
+    key, _, ordinal = row["id"].removeprefix(head).rpartition("/")
+    return key, int(ordinal)
+
+
 def told(job: Job, what: str, value: Any) -> Any:
     """One row that carries a value as JSON, beside relations."""
     text = msgspec.json.encode(value).decode()

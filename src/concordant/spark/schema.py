@@ -39,7 +39,7 @@ _KINDS: tuple[tuple[type[t.DataType], Kind], ...] = (
     (t.NullType, Kind.NULL),
 )
 
-_CASTS = {Kind.BOOL: "boolean", Kind.INT: "bigint", Kind.FLOAT: "double", Kind.STRING: "string"}
+CASTS = {Kind.BOOL: "boolean", Kind.INT: "bigint", Kind.FLOAT: "double", Kind.STRING: "string"}
 _NO_SECONDS = r"([T ][0-9]{2}:[0-9]{2})(Z|[+-][0-9]{2}:[0-9]{2})?$"
 _DAY_US = 86_400_000_000
 _EPOCH = "timestamp_ntz'1970-01-01 00:00:00'"
@@ -63,7 +63,7 @@ class Field:
         """The value as it travels: times are microseconds."""
         kind = self.kind
         assert kind is not None
-        return self.instant() if kind is Kind.TIME else self.column.cast(_CASTS[kind])
+        return self.instant() if kind is Kind.TIME else self.column.cast(CASTS[kind])
 
     def instant(self) -> Column:
         """Microseconds since 1970 of any column that can be a time; without a zone it is UTC."""

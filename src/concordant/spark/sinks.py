@@ -7,7 +7,8 @@ table is micro-batch 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from concordant.files.atomic import atomic_output
-from concordant.spark.correlate import relations
+from concordant.spark.correlate import by_slot, relations
 from concordant.spark.job import Job
 from concordant.spark.pipeline import Pipeline, Sink
+from concordant.spark.relations import key_and_ordinal
 
 Show = Callable[[list[dict[str, Any]]], None]
 """Shows some relations to a person."""
@@ -28,8 +30,7 @@ Counted = dict[str, int]
 
 def relation_line(row: Any) -> str:
     """One relation as the line of JSON that `concordant correlate` prints."""
-    head = f"{row['subscription']}/{row['conjunction']}"
-    key = row["id"][len(head) : row["id"].rindex("/")]
+    key, _ = key_and_ordinal(row)
     line: dict[str, Any] = {
         "subscription": row["subscription"],
         "conjunction": row["conjunction"],
@@ -51,7 +52,7 @@ class Delivery:
         self._order = ("at", "tie") if time_ordered else ("tie.seq", "tie.rank")
 
     def __call__(self, answers: DataFrame, batch: int) -> Counted:
-        found = answers.filter(F.col("what").isNull()).drop("what", "reason")
+        found = relations(answers)
         for sink in self._pipeline.sink:
             _WRITERS[sink.kind](self, sink, found, batch)
         if self._pipeline.bad.path:
@@ -69,7 +70,7 @@ class Delivery:
         return f"{self._pipeline.at(path)}/batch={batch}"
 
     def parquet(self, sink: Sink, found: DataFrame, batch: int) -> None:
-        written = relations(_answers(found), self._job)
+        written = by_slot(found, self._job)
         written.write.mode("overwrite").parquet(self._folder(sink.path, batch))
 
     def jsonl(self, sink: Sink, found: DataFrame, batch: int) -> None:
@@ -102,23 +103,9 @@ _WRITERS: dict[str, Callable[[Delivery, Sink, DataFrame, int], None]] = {
 }
 
 
-def _answers(found: DataFrame) -> DataFrame:
-    """Relations as answers again, which `relations` takes apart by slot."""
-    nothing = F.lit(None).cast("string")
-    return found.withColumn("what", nothing).withColumn("reason", nothing)
-
-
 def counted(answers: DataFrame) -> Counted:
-    """What was among the answers: relations by subscription, and what the buckets counted."""
-    totals: Counted = {}
+    """What the buckets did, by their own counts."""
+    totals: Counter[str] = Counter()
     for row in answers.filter(F.col("what") == "counts").select("reason").collect():
-        for name, value in msgspec.json.decode(row[0]).items():
-            for key, number in _numbers(name, value):
-                totals[key] = totals.get(key, 0) + number
-    return totals
-
-
-def _numbers(name: str, value: Any) -> Iterable[tuple[str, int]]:
-    if isinstance(value, dict):
-        return [(f"{name} of {one}", number) for one, number in value.items()]
-    return [(name, value)]
+        totals.update(msgspec.json.decode(row[0], type=Counted))
+    return dict(totals)

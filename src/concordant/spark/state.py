@@ -1,4 +1,4 @@
-"""The state of one bucket as bytes: kernels, held events, how far it has released, what it counted.
+"""The state of one bucket as bytes: kernels, held events, how far it has released.
 
 One versioned blob, so that neither Spark nor a file system has to know what is in it. Foreign,
 older and damaged bytes are refused. Knows no rows in motion (see `step`).
@@ -16,20 +16,7 @@ from concordant.model.kind import INT_MIN
 MAGIC = b"concordant-bucket"
 VERSION = 1
 _DIGEST_SIZE = 16
-
-
-class Counts(msgspec.Struct):
-    """What a bucket did so far."""
-
-    events: int = 0
-    relations: dict[str, int] = {}
-    bad: int = 0
-    late: int = 0
-    repeated: int = 0
-
-    def reject(self, what: str) -> None:
-        """Count a row that was set aside."""
-        setattr(self, what, getattr(self, what) + 1)
+_DIGEST = slice(len(MAGIC) + 1, len(MAGIC) + 1 + _DIGEST_SIZE)
 
 
 class BucketState(msgspec.Struct):
@@ -46,7 +33,6 @@ class BucketState(msgspec.Struct):
     """Of a log: its one source, and the last number released."""
     marks: dict[str, int] = {}
     """How far each source is known to have come."""
-    counts: Counts = msgspec.field(default_factory=Counts)
 
 
 def seal(state: BucketState) -> bytes:
@@ -58,8 +44,7 @@ def seal(state: BucketState) -> bytes:
 
 def unseal(data: bytes) -> BucketState:
     """Bytes to state, refusing what is none."""
-    head = len(MAGIC) + 1 + _DIGEST_SIZE
-    if not data.startswith(MAGIC) or len(data) < head:
+    if not data.startswith(MAGIC) or len(data) < _DIGEST.stop:
         raise UsageError(
             "the checkpoint holds bytes that are no saved state",
             hint="it belongs to something else: give a checkpoint folder of its own",
@@ -69,10 +54,15 @@ def unseal(data: bytes) -> BucketState:
             f"the checkpoint was saved in version {data[len(MAGIC)]}, and this is {VERSION}",
             hint="start from an empty checkpoint, which replays the input",
         )
-    body = data[head:]
-    if hashlib.blake2b(body, digest_size=_DIGEST_SIZE).digest() != data[len(MAGIC) + 1 : head]:
+    body = data[_DIGEST.stop :]
+    if hashlib.blake2b(body, digest_size=_DIGEST_SIZE).digest() != digest_of(data):
         raise UsageError(
             "a saved state in the checkpoint is damaged",
             hint="restore the checkpoint, or start from an empty one",
         )
     return msgspec.msgpack.decode(body, type=BucketState)
+
+
+def digest_of(data: bytes) -> bytes:
+    """What tells saved bytes from all others, without a look at the rest."""
+    return data[_DIGEST]

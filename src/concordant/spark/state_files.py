@@ -20,7 +20,8 @@ from concordant.spark.job import Job
 from concordant.spark.normalise import bucket
 from concordant.spark.relations import answer_schema
 from concordant.spark.rows import MARK, TOPIC, row_schema, table_of
-from concordant.spark.step import Bucket, advance, counted
+from concordant.spark.step import advance, counted
+from concordant.spark.warm import WARM, unpacked_job
 
 BUCKET = "bucket"
 
@@ -35,7 +36,7 @@ def answers_of(
     whole = placed.unionByName(every, allowMissingColumns=True)
     tasks = min(bucket_count, max(1, _parallelism(rows)))
     spread = whole.repartition(tasks, F.col(BUCKET) % tasks)
-    run = _task(job, str(folder), batch, until_us)
+    run = _task(job.packed, str(folder), batch, until_us)
     return spread.mapInArrow(run, from_arrow_schema(answer_schema(job)))
 
 
@@ -44,21 +45,23 @@ def _parallelism(rows: DataFrame) -> int:
 
 
 def _task(
-    job: Job, folder: str, batch: int, until_us: int
+    packed: bytes, folder: str, batch: int, until_us: int
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
     def run(batches: Iterable[Any]) -> Iterator[Any]:
-        whole = table_of(batches, placed_schema(job))
+        whole = table_of(batches, placed_schema(unpacked_job(packed)))
         checkpoint = Checkpoint(Path(folder))
         column = whole.column(BUCKET)
         for number in sorted(column.unique().to_pylist()):
             mine = whole.filter(pa.compute.equal(column, number)).drop_columns(BUCKET)
             rows = mine.filter(pa.compute.is_valid(mine.column("set")))
-            opened = Bucket(job, checkpoint.read_state(number, batch))
+            opened = WARM.open(packed, checkpoint.read_state(number, batch))
             answers = advance(opened, rows, until_us=until_us)
             state = opened.save()
             checkpoint.write_state(number, batch, state)
+            counts = counted(opened, state)
+            WARM.keep(opened, state)
             yield from answers.to_batches()
-            yield from counted(opened, state).to_batches()
+            yield from counts.to_batches()
 
     return run
 

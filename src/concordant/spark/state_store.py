@@ -23,7 +23,8 @@ from concordant.spark.relations import answer_schema
 from concordant.spark.release import Release, advanced
 from concordant.spark.rows import SOURCE, TIME, table_of
 from concordant.spark.state_files import BUCKET, placed_schema
-from concordant.spark.step import Bucket, advance, counted, packed, unpacked
+from concordant.spark.step import advance, counted, packed, unpacked
+from concordant.spark.warm import WARM, unpacked_job
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -35,19 +36,21 @@ _BLOBS = "bucket int, rows binary, marks binary"
 def answers_of(rows: DataFrame, job: Job, release: Release, bucket_count: int) -> DataFrame:
     """The stream of answers to a stream of travelling rows."""
     placed = rows.select(bucket(job, bucket_count).alias(BUCKET), "*")
-    blobs = placed.mapInArrow(_pack(job, bucket_count, release.mode != "log"), _BLOBS)
+    blobs = placed.mapInArrow(_pack(job.packed, bucket_count, release.mode != "log"), _BLOBS)
     found = blobs.groupBy(BUCKET).transformWithState(
-        statefulProcessor=_Processor(job, release),
+        statefulProcessor=_Processor(job.packed, release),
         outputStructType="answers binary",
         outputMode="append",
         timeMode="none",
     )
-    return found.mapInArrow(_unpack(job), from_arrow_schema(answer_schema(job)))
+    return found.mapInArrow(_unpack, from_arrow_schema(answer_schema(job)))
 
 
-def _pack(job: Job, bucket_count: int, marked: bool) -> Callable[[Iterable[Any]], Iterator[Any]]:
+def _pack(
+    packed_job: bytes, bucket_count: int, marked: bool
+) -> Callable[[Iterable[Any]], Iterator[Any]]:
     def run(batches: Iterable[Any]) -> Iterator[Any]:
-        whole = table_of(batches, placed_schema(job))
+        whole = table_of(batches, placed_schema(unpacked_job(packed_job)))
         numbers = whole.column(BUCKET).to_numpy()
         rows = whole.drop_columns(BUCKET)
         marks = msgspec.msgpack.encode(_marks(rows)) if marked else b""
@@ -75,20 +78,17 @@ def _marks(rows: Any) -> dict[str, int]:
     }
 
 
-def _unpack(job: Job) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    def run(batches: Iterable[Any]) -> Iterator[Any]:
-        for batch in batches:
-            for blob in batch.column(0):
-                yield from pa.ipc.open_stream(blob.as_buffer()).read_all().to_batches()
-
-    return run
+def _unpack(batches: Iterable[Any]) -> Iterator[Any]:
+    for batch in batches:
+        for blob in batch.column(0):
+            yield from pa.ipc.open_stream(blob.as_buffer()).read_all().to_batches()
 
 
 class _Processor(StatefulProcessor):
     """One bucket: opened from its blob, given what came, closed again."""
 
-    def __init__(self, job: Job, release: Release) -> None:
-        self._job = job
+    def __init__(self, packed_job: bytes, release: Release) -> None:
+        self._packed = packed_job
         self._release = release
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -103,17 +103,18 @@ class _Processor(StatefulProcessor):
         del key, timerValues
         came = list(rows)
         saved = self._state.get()
-        opened = Bucket(self._job, None if saved is None else bytes(saved[0]))
+        opened = WARM.open(self._packed, None if saved is None else bytes(saved[0]))
         state = opened.state
         for one in came:
             if one["marks"]:
                 new = msgspec.msgpack.decode(bytes(one["marks"]), type=dict[str, int])
                 state.marks = advanced(state.marks, new.items())
-        table = unpacked(self._job, [bytes(one["rows"]) for one in came])
+        table = unpacked(opened.job, [bytes(one["rows"]) for one in came])
         answers = advance(opened, table, until_us=self._release.until(state.marks))
         sealed = opened.save()
         self._state.update((sealed,))
         whole = pa.concat_tables([answers, counted(opened, sealed)])
+        WARM.keep(opened, sealed)
         yield Row(answers=packed(whole))
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ relations, because the kernel promises that.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,6 +40,9 @@ from concordant.spark.state import BucketState, seal, unseal
 _CHUNK = 1 << 18
 """Rows given to the kernel at once: its work space stays small, its relations come in pieces."""
 
+RELATIONS = "relations of "
+"""Before the name of a subscription: how a count of its relations is called."""
+
 
 class Bucket:
     """One bucket (or, in batch, all buckets of a task): a kernel for each set of subscriptions."""
@@ -55,6 +59,9 @@ class Bucket:
             kernels[index] = None
         self._kernels: list[Kernel | None] = [None] * len(job.sets)
         self._last: list[OrderKey | None] = [None] * len(job.sets)
+        self.counts: Counter[str] = Counter()
+        """What was done since it was last told; of sizes, what they were then, as a negative."""
+        self.counts.subtract(_sizes(saved or b"", self.state))
 
     def take(self, table: Any) -> Any:
         """Match rows that come after all rows taken before; the answers they give."""
@@ -76,7 +83,7 @@ class Bucket:
         answers = self.reject(rejected + repeated)
         if len(batch):
             found = self._kernel(index).step(batch)
-            self.state.counts.events += len(batch)
+            self.counts["events"] += len(batch)
             table = self._heard(found_table(self.job, found))
             if table.num_rows:
                 self._count(table)
@@ -90,6 +97,7 @@ class Bucket:
             saved = self.state.kernels[index]
             if saved is not None:
                 kernel.load(saved)
+                self.counts.subtract(_warnings(kernel))
             self._kernels[index] = kernel
         return kernel
 
@@ -102,10 +110,8 @@ class Bucket:
         return relations.filter(pa.compute.invert(unheard))
 
     def _count(self, relations: Any) -> None:
-        counted = relations.column("subscription").value_counts()
-        counts = self.state.counts.relations
-        for one in counted.to_pylist():
-            counts[one["values"]] = counts.get(one["values"], 0) + one["counts"]
+        for one in relations.column("subscription").value_counts().to_pylist():
+            self.counts[f"{RELATIONS}{one['values']}"] += one["counts"]
 
     def _without_repeats(self, index: int, batch: Batch) -> tuple[Batch, list[Rejected]]:
         """Events whose place in the order another has already cannot be told apart: set aside."""
@@ -128,7 +134,7 @@ class Bucket:
         if not rejected:
             return []
         for one in rejected:
-            self.state.counts.reject(one.what)
+            self.counts[one.what] += 1
             if one.what != "late" and not self.job.skip_bad:
                 where = f"{one.source}:{one.seq}" if one.seq is not None else f"{one.source}"
                 raise UsageError(
@@ -137,14 +143,17 @@ class Bucket:
                 )
         return [rejected_table(self.job, rejected)]
 
-    def kernel_counters(self) -> dict[str, Any]:
-        """What the open kernels counted, by subscription."""
-        return {
-            name: one
-            for kernel in self._kernels
-            if kernel is not None
-            for name, one in kernel.counters.items()
-        }
+    def told(self, state: bytes) -> dict[str, int]:
+        """What was done since the last time, and by how much the state has grown."""
+        sizes = Counter(_sizes(state, self.state))
+        for kernel in self._kernels:
+            if kernel is not None:
+                sizes.update(_warnings(kernel))
+        told = self.counts
+        told.update(sizes)
+        self.counts = Counter()
+        self.counts.subtract(sizes)
+        return dict(told)
 
     def save(self) -> bytes:
         """The state as bytes."""
@@ -231,8 +240,7 @@ def _told(bucket: Bucket, table: Any, what: str) -> Any:
         Rejected(what, reason, topic_name(bucket.job, topic), source, seq, time)
         for topic, source, seq, time in zip(*columns, strict=True)
     ]
-    for _ in rejected:
-        bucket.state.counts.reject(what)
+    bucket.counts[what] += len(rejected)
     return rejected_table(bucket.job, rejected)
 
 
@@ -249,24 +257,21 @@ def _rejected(batch: Batch, row: int, what: str, reason: str) -> Rejected:
 
 
 def counted(opened: Bucket, state: bytes) -> Any:
-    """One row with what a bucket has counted since it began."""
-    kernels = opened.kernel_counters().values()
-    counts = opened.state.counts
-    return told(
-        opened.job,
-        "counts",
-        {
-            "events": counts.events,
-            "relations": counts.relations,
-            "bad": counts.bad,
-            "late": counts.late,
-            "repeated": counts.repeated,
-            "capped": sum(one.capped for one in kernels),
-            "over_budget": sum(one.over_budget for one in kernels),
-            "state_bytes": len(state),
-            "held_bytes": len(opened.state.held),
-        },
-    )
+    """One row with what a bucket did since it was opened."""
+    return told(opened.job, "counts", opened.told(state))
+
+
+def _sizes(saved: bytes, state: BucketState) -> dict[str, int]:
+    return {"state_bytes": len(saved), "held_bytes": len(state.held)}
+
+
+def _warnings(kernel: Kernel) -> dict[str, int]:
+    """What a kernel counted, over its whole life, that people should hear of."""
+    counters = kernel.counters.values()
+    return {
+        "capped": sum(one.capped for one in counters),
+        "over_budget": sum(one.over_budget for one in counters),
+    }
 
 
 def packed(table: Any) -> bytes:

@@ -9,6 +9,7 @@ sink idempotent.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,7 @@ BUCKET_COUNT = 16
 """Buckets of a stream: state is opened and closed for each in every micro-batch."""
 
 Deliver = Callable[[DataFrame, int], dict[str, int]]
-"""What becomes of a micro-batch's answers: writes them, and says what it counted among them."""
+"""What becomes of a micro-batch's answers: writes them, and says what was done."""
 
 
 @dataclass(frozen=True)
@@ -59,27 +60,29 @@ class Stream:
     def run(self, rows: DataFrame, batch: int) -> None:
         """One micro-batch: match, write, commit. Run again after a crash, it does the same."""
         if self.checkpoint.committed(batch) is not None:
-            return  # we were done, and Spark had not heard of it
-        started = monotonic()
-        before = self.checkpoint.last(before=batch) or Commit(-1)
-        if self.saved.adapter == "store":
-            rows = rows.persist()
-            try:
-                self._finish(rows, Commit(batch), started)
-            finally:
-                rows.unpersist()
+            if self.saved.adapter == "store":
+                # We were done, and Spark had not heard of it: its stores go their step again.
+                rows.write.format("noop").mode("overwrite").save()
             return
+        started = monotonic()
         rows = rows.persist()
         try:
-            marks, until_us = dict(before.marks), INT_MAX
-            if self.release.mode != "log":
-                found = rows.groupBy(SOURCE).agg(F.max(TIME)).collect()
-                new = [(row[0], row[1]) for row in found if None not in row]
-                marks = advanced(marks, new)
-                until_us = self.release.until(marks)
-            self._release(rows, Commit(batch, marks, until_us), started)
+            if self.saved.adapter == "store":
+                self._finish(rows, Commit(batch), started)
+            else:
+                self._release(rows, self._due(rows, batch), started)
         finally:
             rows.unpersist()
+
+    def _due(self, rows: DataFrame, batch: int) -> Commit:
+        """How far the sources have come with these rows, and what is released therefore."""
+        before = self.checkpoint.last(before=batch) or Commit(-1)
+        marks, until_us = dict(before.marks), INT_MAX
+        if self.release.mode != "log":
+            found = rows.groupBy(SOURCE).agg(F.max(TIME)).collect()
+            marks = advanced(marks, [(row[0], row[1]) for row in found if None not in row])
+            until_us = self.release.until(marks)
+        return Commit(batch, marks, until_us)
 
     def finish(self) -> None:
         """The input is complete: release everything that waits."""
@@ -109,7 +112,10 @@ class Stream:
             answers.unpersist()
 
     def _finish(self, answers: DataFrame, commit: Commit, started: float) -> None:
-        commit.counts = self.deliver(answers, commit.batch)
+        before = self.checkpoint.last(before=commit.batch)
+        totals = Counter(before.counts if before else {})
+        totals.update(self.deliver(answers, commit.batch))
+        commit.counts = dict(sorted(totals.items()))
         commit.seconds = round(monotonic() - started, 6)
         self.checkpoint.commit(commit)
 
