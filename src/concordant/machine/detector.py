@@ -3,7 +3,8 @@
 It disseminates a heartbeat to its group and watches the members of a view. Whoever is silent for
 longer than the time-out is suspected; whoever is heard again is trusted again. Suspicion is a
 guess: protocols on top have to stay safe when it is wrong, which is why the simulator sends them
-false ones. It tells the machines of its own node (`listeners`), and nobody else.
+false ones. It tells the machines of its own node that were named (`listeners`) or that asked
+(`Watch`), and nobody else.
 """
 
 from __future__ import annotations
@@ -39,6 +40,12 @@ class Trusted(msgspec.Struct, frozen=True, tag=True):
     members: tuple[str, ...]
 
 
+class Watch(msgspec.Struct, frozen=True, tag=True):
+    """Tell me of suspicions from now on; or no longer."""
+
+    wanted: bool = True
+
+
 class DetectorOptions(msgspec.Struct, frozen=True):
     """How often to speak, and how long a silence may be."""
 
@@ -49,6 +56,7 @@ class DetectorOptions(msgspec.Struct, frozen=True):
 
 class _State(msgspec.Struct):
     view: View
+    listeners: dict[str, bool]
     heard: dict[str, Instant] = {}
     suspected: dict[str, bool] = {}
 
@@ -65,9 +73,8 @@ class Detector:
         options: DetectorOptions | None = None,
     ) -> None:
         self._member = member
-        self._listeners = listeners
         self._options = options or DetectorOptions()
-        self._state = _State(view)
+        self._state = _State(view, dict.fromkeys(listeners, True))
 
     def handle(self, now: Instant, given: Input) -> list[Effect]:
         out: list[Effect] = []
@@ -88,14 +95,24 @@ class Detector:
     def _hear(self, now: Instant, given: Received, out: list[Effect]) -> None:
         state = self._state
         for message in given.messages:
-            if type(message) is not Heartbeat:
+            if type(message) is not Heartbeat and type(message) is not Watch:
                 raise PeerError(f"a failure detector was sent a {type(message).__name__}")
         for message in given.messages:
-            assert isinstance(message, Heartbeat)
-            if message.member in state.heard:
+            if isinstance(message, Watch):
+                self._watch(given.source, message, given.cause, out)
+            elif isinstance(message, Heartbeat) and message.member in state.heard:
                 state.heard[message.member] = now
                 if state.suspected.pop(message.member, False):
                     self._tell(Trusted((message.member,)), given.cause, out)
+
+    def _watch(self, listener: str, message: Watch, cause: int, out: list[Effect]) -> None:
+        state = self._state
+        if not message.wanted:
+            state.listeners.pop(listener, None)
+        elif listener not in state.listeners:
+            state.listeners[listener] = True
+            if state.suspected:
+                out.append(Send(listener, (Suspected(tuple(state.suspected)),), cause))
 
     def _wake(self, now: Instant, name: str, cause: int, out: list[Effect]) -> None:
         options, state = self._options, self._state
@@ -132,7 +149,7 @@ class Detector:
                 state.suspected = {one: True for one in members if one in state.suspected}
 
     def _tell(self, message: Suspected | Trusted, cause: int, out: list[Effect]) -> None:
-        out += [Send(listener, (message,), cause) for listener in self._listeners]
+        out += [Send(listener, (message,), cause) for listener in self._state.listeners]
 
     @property
     def held_count(self) -> int:

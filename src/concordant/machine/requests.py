@@ -17,6 +17,8 @@ class Publish(msgspec.Struct, frozen=True, gc=False):
     topic: str
     attributes: Mapping[str, Value] = {}
     time: Instant | None = None
+    source: str = ""
+    """Whose event it is, if a client publishes for others; else its own."""
 
 
 class Subscribe(msgspec.Struct, frozen=True, gc=False):

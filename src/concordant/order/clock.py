@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 
 from concordant.errors import InvariantViolation
-from concordant.machine.detector import Suspected, Trusted
-from concordant.machine.effects import Effect, Note, Persist, SetTimer
+from concordant.machine.detector import Suspected, Trusted, Watch
+from concordant.machine.effects import Effect, Note, Persist, Send, SetTimer
 from concordant.machine.holdback import Holdback
 from concordant.machine.inputs import Message, Received, Record
 from concordant.machine.instant import Duration, Instant
@@ -57,13 +57,22 @@ class ClockClient(FifoClient):
 
     _state: ClockState
 
+    def __init__(self, name: str, *, detector: str = "", **others: Any) -> None:
+        """`detector` is a failure detector that has to be asked for its suspicions."""
+        self._detector = detector
+        super().__init__(name, **others)
+
     def _new_state(self, topics: dict[str, bool]) -> Any:
         state = ClockState(topics, merged=Holdback(3 * self._options.held_count_max))
         for topic in topics:
-            state.passed.update({(source, topic): 0 for source in self._sources.get(topic, ())})
+            state.passed.update({(source, topic): 0 for source in self._sources_of(topic)})
         return state
 
     # --- publisher ----------------------------------------------------------------------------
+
+    def _timekeeper(self, source: str) -> str:
+        del source  # a mark is a word for the whole stream, whoever's events are in it
+        return self.name
 
     def _mark(self, now: Instant, topic: str, cause: int, out: list[Effect]) -> Mark:
         # Ticking is a promise: what is published from now on, in this life or in a later one, is
@@ -81,12 +90,20 @@ class ClockClient(FifoClient):
 
     def _begin(self, now: Instant, cause: int, out: list[Effect]) -> None:
         state = self._state
-        for topic in self._publishes:
+        for topic in self._publishes or ():
             self._outgoing(topic)
-        if self._publishes:
+        if self._publishes is None or self._publishes:
             state.mark_wait_us = self._options.mark_us
             state.mark_at = now
             out.append(SetTimer(MARK, now, cause))
+        if state.topics:
+            self._watch(cause, out)
+
+    def _watch(self, cause: int, out: list[Effect]) -> None:
+        """Suspicions matter to who waits for sources, and to nobody else."""
+        if self._detector:
+            wanted = bool(self._state.topics or self._state.joining)
+            out.append(Send(self._detector, (Watch(wanted),), cause))
 
     # --- merge --------------------------------------------------------------------------------
 
@@ -128,8 +145,8 @@ class ClockClient(FifoClient):
         for n, event in enumerate(events, first):
             key = (event.time, event.source, event.seq)
             if key < state.released:
-                ready.append(Delivered(n, event, in_order=False))
-            elif not state.merged.put(key, Delivered(n, event)):
+                ready.append(self._delivered(n, stream, event, in_order=False))
+            elif not state.merged.put(key, self._delivered(n, stream, event)):
                 raise InvariantViolation(f"no room for {event.id}, which `_accept` let in")
         self._pass(stream, events[-1].time)
         self._count_mark(stream)
@@ -195,6 +212,10 @@ class ClockClient(FifoClient):
         members = frozenset(state.view.members)
         state.passed = {s: time for s, time in state.passed.items() if s[0] in members}
 
+    def _join(self, now: Instant, topics: tuple[str, ...], cause: int, out: list[Effect]) -> None:
+        super()._join(now, topics, cause, out)
+        self._watch(cause, out)
+
     def _join_time(self) -> Instant:
         return max(self._state.released[0], 0)
 
@@ -206,6 +227,7 @@ class ClockClient(FifoClient):
     def _leave(self, now: Instant, topics: tuple[str, ...], cause: int, out: list[Effect]) -> None:
         self._forget(topics)
         super()._leave(now, topics, cause, out)
+        self._watch(cause, out)
         ready: list[Delivered] = []
         self._release(ready)
         if ready:

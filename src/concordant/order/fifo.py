@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from concordant.machine.effects import Disseminate, Effect, Note, Send, SetTimer
+from concordant.machine.effects import Disseminate, Effect, Note, Persist, Send, SetTimer
 from concordant.machine.holdback import Holdback
 from concordant.machine.inputs import Message, Received, Record
 from concordant.machine.instant import Duration, Instant
@@ -26,24 +26,26 @@ from concordant.order.client import (
     Published,
     foreign,
 )
-from concordant.order.streams import Ask, Gone, Incoming, Mark, Numbered, Outgoing, Stream
+from concordant.order.streams import (
+    Ask,
+    Gone,
+    Here,
+    Incoming,
+    Mark,
+    Numbered,
+    Outgoing,
+    Stream,
+    Where,
+)
 
 ASK = "ask"
 MARK = "mark"
 
 
-class Where(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """How far is your stream of this topic? I begin after what you answer."""
+class Opened(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Durable: somebody follows the stream of this topic, so it is marked though it is empty."""
 
     topic: str
-    time: Instant = 0
-    """Everything after your answer has to be younger than this."""
-
-
-class Here(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """The answer to `Where`."""
-
-    mark: Mark
 
 
 class FifoState(ClientState):
@@ -165,8 +167,13 @@ class FifoClient(Client):
         self, first: int, stream: Stream, events: list[Event], ready: list[Delivered]
     ) -> None:
         """Events of a stream whose turn has come, numbered from `first`."""
-        del stream
-        ready += [Delivered(n, event) for n, event in enumerate(events, first)]
+        ready += [self._delivered(n, stream, event) for n, event in enumerate(events, first)]
+
+    def _delivered(
+        self, n: int, stream: Stream, event: Event, *, in_order: bool = True
+    ) -> Delivered:
+        sender = "" if stream[0] == event.source else stream[0]
+        return Delivered(n, event, in_order, sender)
 
     def _hear(
         self, now: Instant, mark: Mark, ready: list[Delivered], cause: int, out: list[Effect]
@@ -203,6 +210,9 @@ class FifoClient(Client):
                 out.append(Send(source, tuple(sent), cause))
         elif isinstance(message, Where):
             state.clock.observe(message.time)
+            if message.topic not in state.outgoing:
+                self._outgoing(message.topic)
+                out.append(Persist((Opened(message.topic),), cause))
             mark = self._mark(now, message.topic, cause, out)
             out.append(Send(source, (Here(mark),), cause))
         elif isinstance(message, Here):
@@ -228,7 +238,7 @@ class FifoClient(Client):
 
     def _join(self, now: Instant, topics: tuple[str, ...], cause: int, out: list[Effect]) -> None:
         for topic in topics:
-            self._state.joining[topic] = dict.fromkeys(self._sources.get(topic, ()), -1)
+            self._state.joining[topic] = dict.fromkeys(self._sources_of(topic), -1)
             self._finish_join(topic, cause, out)
         self._ask_later(now, cause, out)
 
@@ -280,8 +290,10 @@ class FifoClient(Client):
         if isinstance(record, Published):
             self._outgoing(record.event.topic).append(record.event)
         elif isinstance(record, Delivered):
-            stream = (record.event.source, record.event.topic)
+            stream = (record.sender or record.event.source, record.event.topic)
             self._incoming(stream).next = record.n + 1
+        elif isinstance(record, Opened):
+            self._outgoing(record.topic)
         elif isinstance(record, Joined):
             for stream, n in record.starts:
                 self._incoming(stream).next = n + 1

@@ -50,6 +50,20 @@ class Gone(msgspec.Struct, frozen=True, tag=True, gc=False):
     first: int
 
 
+class Where(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """How far is your stream of this topic? I begin after what you answer."""
+
+    topic: str
+    time: Instant = 0
+    """Everything after your answer has to be younger than this."""
+
+
+class Here(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """The answer to `Where`."""
+
+    mark: Mark
+
+
 class Outgoing(msgspec.Struct):
     """What one sender sent on one stream, as far as it is kept."""
 
@@ -94,16 +108,22 @@ class Incoming(msgspec.Struct):
 
     def accept(self, n: int, event: Event) -> list[Event]:
         """The events that this one makes ready, in order; their numbers end before `next`."""
+        if n != self.next:
+            self.hold(n, event)
+            return []
         if n > self.known:
             self.known = n
-        if n != self.next:
-            if n > self.next:
-                self.held.put(n, event)
-            return []
         self.next = n + 1
         if not self.held.waiting:
             return [event]
         return [event, *self._follow()]
+
+    def hold(self, n: int, event: Event) -> None:
+        """Keep an event whose turn is still to come."""
+        if n > self.known:
+            self.known = n
+        if n >= self.next:
+            self.held.put(n, event)
 
     def skip(self, first: int) -> list[Event]:
         """Go on at `first` because what is before is gone; the events that become ready."""

@@ -19,8 +19,7 @@ from concordant.machine.effects import (
     Send,
 )
 from concordant.machine.inputs import Command, Input, Listening, Message, Received, Started
-from concordant.order.fifo import Here, Where
-from concordant.order.streams import Ask, Gone, Mark, Numbered
+from concordant.order.streams import Ask, Gone, Here, Mark, Numbered, Where
 from concordant.sim.world import Place, World
 
 

@@ -5,17 +5,24 @@ from __future__ import annotations
 import pytest
 
 from concordant.errors import UsageError
-from concordant.machine.detector import Suspected
-from concordant.machine.effects import Deliver, Disseminate, Effect, Persist, Send
-from concordant.machine.inputs import Command, Received, Started, TimerFired
-from concordant.machine.requests import Install, Publish
+from concordant.machine.detector import Detector, Heartbeat, Suspected, Watch
+from concordant.machine.effects import Deliver, Disseminate, Effect, Listen, Persist, Send
+from concordant.machine.inputs import (
+    Command,
+    Listening,
+    Received,
+    Record,
+    Started,
+    TimerFired,
+)
+from concordant.machine.requests import Install, Publish, Subscribe
 from concordant.machine.view import View
 from concordant.model.event import Event
 from concordant.order.broadcast.sequencer import SequencedClient, Sequencer
-from concordant.order.client import ClientOptions
+from concordant.order.client import Client, ClientOptions
 from concordant.order.clock import ClockClient
 from concordant.order.fifo import FifoClient
-from concordant.order.streams import Ask, Mark, Numbered
+from concordant.order.streams import Ask, Here, Mark, Numbered, Where
 
 T = ("a", "T")
 SOURCES = {"T": ("a", "b")}
@@ -147,3 +154,89 @@ def test_a_repeated_event_keeps_its_position() -> None:
     again = sequencer.handle(2, Received("a", (message,)))
     assert any(isinstance(effect, Disseminate) for effect in first)
     assert not any(isinstance(effect, Disseminate) for effect in again)
+
+
+def events_of(effects: list[Effect]) -> list[Event]:
+    return [
+        message.event
+        for effect in effects
+        if isinstance(effect, Disseminate | Send)
+        for message in effect.messages
+        if isinstance(message, Numbered)
+    ]
+
+
+def records_of(effects: list[Effect]) -> list[Record]:
+    return [record for one in effects if isinstance(one, Persist) for record in one.records]
+
+
+@pytest.mark.parametrize("kind", [FifoClient, ClockClient, SequencedClient])
+def test_a_client_publishes_for_guests_and_numbers_each_of_them(kind: type[Client]) -> None:
+    client = kind("n", publishes=None)
+    client.handle(0, Started())
+    asked = (Publish("T", source="shop"), Publish("U"), Publish("T", source="shop"))
+    effects = client.handle(5, Command(asked))
+    assert sorted(event.id for event in events_of(effects)) == ["n:1", "shop:1", "shop:2"]
+    reborn = kind("n", publishes=None)
+    reborn.handle(9, Started(tuple(records_of(effects))))
+    assert (reborn.seq_of("shop"), reborn.seq_of(), reborn.seq_of("stranger")) == (2, 1, 0)
+    again = events_of(reborn.handle(9, Command((Publish("T", source="shop"),))))
+    assert again[-1].id == "shop:3"
+
+
+def test_each_guest_has_its_own_times_unless_the_order_is_by_time() -> None:
+    late, early = Publish("T", time=900, source="a"), Publish("T", time=100, source="b")
+    fifo = FifoClient("n", publishes=None)
+    fifo.handle(0, Started())
+    assert [event.time for event in events_of(fifo.handle(1, Command((late, early))))] == [900, 100]
+    clock = ClockClient("n", publishes=None)
+    clock.handle(0, Started())
+    with pytest.raises(UsageError, match="100 is too early"):
+        clock.handle(1, Command((late, early)))
+
+
+def test_a_stream_is_found_again_after_a_crash_though_another_numbered_it() -> None:
+    client = FifoClient("s", topics=("T",), sources=("n",))
+    client.handle(0, Started())
+    sent = tuple(Numbered(("n", "T"), n, Event("T", "guest", 40 + n, n)) for n in (1, 2))
+    effects = client.handle(1, Received("n", sent))
+    reborn = FifoClient("s", topics=("T",), sources=("n",))
+    reborn.handle(2, Started(tuple(records_of(effects)), taken_count=2))
+    third = Numbered(("n", "T"), 3, Event("T", "guest", 43, 3))
+    found = reborn.handle(3, Received("n", (*sent, third)))
+    assert delivered(found) == [("guest:43", True)]
+
+
+def test_a_first_subscription_begins_where_the_sequencer_is() -> None:
+    client = SequencedClient("s", sequencer="q")
+    client.handle(0, Started())
+    listens = client.handle(1, Command((Subscribe(("T",)),)))
+    assert Listen(("broadcast",)) in listens
+    asked = client.handle(2, Listening(("broadcast",)))
+    assert asked == [Send("q", (Where("broadcast"),))]
+    stream = ("q", "broadcast")
+    early = tuple(Numbered(stream, n, Event("T", "a", n, n)) for n in (7, 9))
+    assert delivered(client.handle(3, Received("q", early))) == []
+    found = client.handle(4, Received("q", (Here(Mark(stream, 8)),)))
+    assert delivered(found) == [("a:9", True)]
+    assert client.held_count == 0
+
+
+def test_a_stream_that_somebody_follows_is_marked_after_a_crash_though_it_is_empty() -> None:
+    client = ClockClient("n", publishes=None)
+    client.handle(0, Started())
+    records = records_of(client.handle(1, Received("s", (Where("T"),))))
+    reborn = ClockClient("n", publishes=None)
+    reborn.handle(2, Started(tuple(records)))
+    marks = [m for e in reborn.handle(3, TimerFired(("mark",))) for m in getattr(e, "messages", ())]
+    assert [mark.stream for mark in marks] == [("n", "T")]
+
+
+def test_who_watches_is_told_of_suspicions_that_are_older() -> None:
+    detector = Detector("n", view=View.of(1, ["m", "n"]))
+    detector.handle(0, Started())
+    assert not [e for e in detector.handle(10**6, TimerFired(("look",))) if isinstance(e, Send)]
+    told = detector.handle(10**6, Received("s", (Watch(),)))
+    assert told == [Send("s", (Suspected(("m",)),))]
+    detector.handle(10**6, Received("s", (Watch(wanted=False),)))
+    assert detector.handle(10**6, Received("m", (Heartbeat("m"),))) == []

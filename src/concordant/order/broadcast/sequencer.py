@@ -2,9 +2,10 @@
 
 Publishers send to the sequencer and repeat until it has acknowledged. It logs each event with the
 next position and disseminates it; a subscriber takes positions one by one, asks for those that it
-misses, and delivers the topics that it has subscribed. One order for all, through any subscription
-at run time, at the price of one process that handles every event and of subscribers that see all
-of them. It is the baseline that the other orders are measured against.
+misses, and delivers the topics that it has subscribed. Its first subscription begins where the
+sequencer says it is; from then on it follows all positions, so that any later one takes effect at
+once. One order for all, at the price of one process that handles every event and of subscribers
+that see all of them. It is the baseline that the other orders are measured against.
 """
 
 from __future__ import annotations
@@ -28,7 +29,17 @@ from concordant.order.client import (
     Published,
     foreign,
 )
-from concordant.order.streams import Ask, Gone, Incoming, Mark, Numbered, Outgoing, Stream
+from concordant.order.streams import (
+    Ask,
+    Gone,
+    Here,
+    Incoming,
+    Mark,
+    Numbered,
+    Outgoing,
+    Stream,
+    Where,
+)
 
 BROADCAST = "broadcast"
 """The topic on which everything is disseminated."""
@@ -51,6 +62,8 @@ class Ordered(msgspec.Struct, frozen=True, tag=True, gc=False):
     n: int
     """Its number at its publisher."""
     event: Event
+    publisher: str = ""
+    """Who numbered it, if not its source."""
 
 
 class Settled(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -91,7 +104,7 @@ class Sequencer:
 
     def _receive(self, now: Instant, given: Received, out: list[Effect]) -> None:
         for message in given.messages:
-            if type(message) is not Numbered and type(message) is not Ask:
+            if type(message) not in (Numbered, Ask, Where):
                 raise PeerError(f"a sequencer was sent a {type(message).__name__}")
         incoming = self._publisher(given.source)
         ready: list[Event] = []
@@ -99,12 +112,16 @@ class Sequencer:
             if type(message) is Numbered:
                 ready += incoming.accept(message.n, message.event)
                 self._acknowledge_later(now, given, out)
-            elif isinstance(message, Ask):
-                self._sign(now, given, incoming, ready, out)
-                ready = []
+                continue
+            self._sign(now, given, incoming, ready, out)
+            ready = []
+            if isinstance(message, Ask):
                 sent = self._state.log.answer(message, count_max=self._options.answer_count_max)
                 if sent:
                     out.append(Send(given.source, tuple(sent), given.cause))
+            elif isinstance(message, Where):
+                here = Here(Mark(self._stream, self._state.log.last))
+                out.append(Send(given.source, (here,), given.cause))
         self._sign(now, given, incoming, ready, out)
 
     def _acknowledge_later(self, now: Instant, given: Received, out: list[Effect]) -> None:
@@ -136,7 +153,11 @@ class Sequencer:
         numbers = range(incoming.next - len(events), incoming.next)
         append = state.log.append
         sent = tuple(Numbered(self._stream, append(event), event) for event in events)
-        records = tuple(Ordered(n, event) for n, event in zip(numbers, events, strict=True))
+        publisher = given.source
+        records = tuple(
+            Ordered(n, event, "" if event.source == publisher else publisher)
+            for n, event in zip(numbers, events, strict=True)
+        )
         out.append(Persist(records, given.cause))
         out.append(Disseminate(BROADCAST, sent, given.cause))
         state.mark_wait_us = self._options.mark_us
@@ -163,7 +184,7 @@ class Sequencer:
         for record in given.records:
             if isinstance(record, Ordered):
                 state.log.append(record.event)
-                self._publisher(record.event.source).next = record.n + 1
+                self._publisher(record.publisher or record.event.source).next = record.n + 1
         if state.log.last:
             state.mark_wait_us = self._options.mark_us
             state.mark_at = now
@@ -185,7 +206,13 @@ class SequencedState(ClientState, kw_only=True):
 
     outbox: dict[int, Event] = msgspec.field(default_factory=dict)
     """Not acknowledged yet, by number."""
+    sent: int = 0
+    """The number of the last event."""
     incoming: Incoming
+    follows: bool = False
+    """Positions are taken since the first subscription."""
+    joining: dict[str, bool] = msgspec.field(default_factory=dict)
+    """Topics that wait for the sequencer to say where it is."""
     asking: bool = False
     repeating: bool = False
 
@@ -201,7 +228,8 @@ class SequencedClient(Client):
         super().__init__(name, **others)
 
     def _new_state(self, topics: dict[str, bool]) -> Any:
-        return SequencedState(topics, incoming=Incoming(Holdback(self._options.held_count_max)))
+        incoming = Incoming(Holdback[int, Event](self._options.held_count_max))
+        return SequencedState(topics, incoming=incoming, follows=bool(topics))
 
     def _channels(self, topics: tuple[str, ...]) -> tuple[str, ...]:
         del topics  # everything comes by the broadcast, which `_begin` asks for
@@ -218,11 +246,11 @@ class SequencedClient(Client):
             )
 
     def _spread(self, now: Instant, events: list[Event], cause: int, out: list[Effect]) -> None:
-        outbox = self._state.outbox
-        for event in events:
-            outbox[event.seq] = event
-        sent = tuple(Numbered(self._stream, event.seq, event) for event in events)
-        out.append(Send(self._sequencer, sent, cause))
+        state = self._state
+        sent = [Numbered(self._stream, n, event) for n, event in enumerate(events, state.sent + 1)]
+        state.outbox.update({one.n: one.event for one in sent})
+        state.sent += len(sent)
+        out.append(Send(self._sequencer, tuple(sent), cause))
         self._repeat_later(now, cause, out)
 
     def _repeat_later(self, now: Instant, cause: int, out: list[Effect]) -> None:
@@ -241,10 +269,12 @@ class SequencedClient(Client):
             self._repeat_later(now, cause, out)
         elif name == _ASK:
             state.asking = False
-            if not state.incoming.complete:
+            if self._misses:
                 first, last = state.incoming.missing()
                 ask = Ask((self._sequencer, BROADCAST), first, last)
                 out.append(Send(self._sequencer, (ask,), cause))
+            if state.joining:
+                out.append(Send(self._sequencer, (Where(BROADCAST),), cause))
             self._ask_later(now, cause, out)
 
     # --- subscriber ---------------------------------------------------------------------------
@@ -258,7 +288,11 @@ class SequencedClient(Client):
                 raise foreign(message)
         for message in given.messages:
             if type(message) is Numbered:
-                events = incoming.accept(message.n, message.event)
+                if state.follows:
+                    events = incoming.accept(message.n, message.event)
+                else:  # whether it is before the start, the answer to `Where` will say
+                    events = []
+                    incoming.hold(message.n, message.event)
             elif isinstance(message, Gone):
                 if message.first > incoming.next:
                     text = f"positions {incoming.next} to {message.first - 1} are no longer kept"
@@ -273,6 +307,8 @@ class SequencedClient(Client):
                         self._deliver(ready, given.cause, out)
                         ready = []
                     self._settle(message.n, given.cause, out)
+                elif isinstance(message, Here):
+                    events = self._follow(message.mark.n, given.cause, out)
             for n, event in enumerate(events, incoming.next - len(events)):
                 if event.topic in topics:
                     ready.append(Delivered(n, event))
@@ -294,39 +330,81 @@ class SequencedClient(Client):
 
     def _ask_later(self, now: Instant, cause: int, out: list[Effect]) -> None:
         state = self._state
-        if not state.asking and not state.incoming.complete:
+        if not state.asking and (state.joining or self._misses):
             state.asking = True
             out.append(SetTimer(_ASK, now + self._options.ask_us, cause))
 
+    @property
+    def _misses(self) -> bool:
+        """Positions are known to exist that are due here and have not come."""
+        return self._state.follows and not self._state.incoming.complete
+
     # --- subscriptions at run time, and a life after a crash ----------------------------------
 
+    def _asked(self, topic: str) -> bool:
+        return topic in self._state.topics or topic in self._state.joining
+
     def _join(self, now: Instant, topics: tuple[str, ...], cause: int, out: list[Effect]) -> None:
-        # Whatever is published from now on gets a position that is still to come here.
-        del now
-        start = ((self._sequencer, BROADCAST), self._state.incoming.next - 1)
-        self._joined(Joined(topics, (start,)), cause, out)
+        state = self._state
+        if state.follows:
+            # Whatever is published from now on gets a position that is still to come here.
+            start = ((self._sequencer, BROADCAST), state.incoming.next - 1)
+            self._joined(Joined(topics, (start,)), cause, out)
+            return
+        if not state.joining:
+            out.append(Listen((BROADCAST,), cause))
+        state.joining.update(dict.fromkeys(topics, True))
+        self._ask_later(now, cause, out)
+
+    def _listening(
+        self, now: Instant, topics: tuple[str, ...], cause: int, out: list[Effect]
+    ) -> None:
+        # Not before: a position between the answer and the dissemination would be unheard for long.
+        del now, topics
+        if self._state.joining:
+            out.append(Send(self._sequencer, (Where(BROADCAST),), cause))
+
+    def _follow(self, n: int, cause: int, out: list[Effect]) -> list[Event]:
+        """The sequencer is at position n: everything after it is taken; what is here already."""
+        state = self._state
+        if state.follows or not state.joining:
+            return []
+        state.follows = True
+        topics = tuple(state.joining)
+        state.joining = {}
+        self._joined(Joined(topics, (((self._sequencer, BROADCAST), n),)), cause, out)
+        return state.incoming.skip(n + 1)
+
+    def _leave(self, now: Instant, topics: tuple[str, ...], cause: int, out: list[Effect]) -> None:
+        for topic in topics:
+            self._state.joining.pop(topic, None)
+        super()._leave(now, topics, cause, out)
 
     def _begin(self, now: Instant, cause: int, out: list[Effect]) -> None:
-        out.append(Listen((BROADCAST,), cause))
+        if self._state.follows:
+            out.append(Listen((BROADCAST,), cause))
         if self._state.outbox:
             self._wake(now, _REPEAT, cause, out)
 
     def _remember(self, record: Record) -> None:
         state = self._state
         if isinstance(record, Published):
-            state.outbox[record.event.seq] = record.event
+            state.sent += 1
+            state.outbox[state.sent] = record.event
         elif isinstance(record, Settled):
             for number in [one for one in state.outbox if one <= record.n]:
                 del state.outbox[number]
         elif isinstance(record, Delivered):
             state.incoming.next = record.n + 1
         elif isinstance(record, Joined):
+            state.follows = True
             state.incoming.next = max(state.incoming.next, *(n + 1 for _, n in record.starts))
 
     @property
     def held_count(self) -> int:
         state = self._state
-        return len(state.outbox) + len(state.incoming.held) + (not state.incoming.complete)
+        held = len(state.incoming.held) + len(state.joining)
+        return len(state.outbox) + held + self._misses
 
 
-_KNOWN = frozenset({Numbered, Mark, Gone, Acknowledged})
+_KNOWN = frozenset({Numbered, Mark, Gone, Acknowledged, Here})

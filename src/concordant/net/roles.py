@@ -1,0 +1,306 @@
+"""Which machines an order needs: one entry per strategy, and everything else is read from it.
+
+A strategy realises a level (docs/concepts/order-levels.md). Its entry says which machine a
+subscription is, which machine publishes at every node for the applications there, which further
+parts the cluster hosts (a sequencer, a failure detector), and what travels and is kept. The node,
+the bus, the codec of the links and the table of what is supported are all made from the entries, so
+a new protocol is one entry here. A pair that has no entry is refused: nobody gets another order
+than the one that was asked for.
+
+The module knows addresses and how machines are made. It starts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from concordant.errors import UsageError
+from concordant.machine.contract import Machine
+from concordant.machine.detector import (
+    Detector,
+    DetectorOptions,
+    Heartbeat,
+    Suspected,
+    Trusted,
+    Watch,
+)
+from concordant.machine.inputs import Message, Record
+from concordant.machine.view import View
+from concordant.order.broadcast.sequencer import (
+    Acknowledged,
+    Ordered,
+    SequencedClient,
+    Sequencer,
+    Settled,
+)
+from concordant.order.client import (
+    ClientOptions,
+    Delivered,
+    Installed,
+    Joined,
+    Left,
+    Published,
+)
+from concordant.order.clock import ClockClient, Promised
+from concordant.order.fifo import FifoClient, Opened
+from concordant.order.none import NoneClient
+from concordant.order.streams import Ask, Gone, Here, Mark, Numbered, Where
+
+LEVELS = ("none", "fifo", "causal", "agreed", "total", "total strict")
+"""All levels, weakest first, whether a strategy realises them here or not."""
+
+TRANSPORTS = ("memory", "tcp", "nats")
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """What a cluster tells the makers of machines."""
+
+    node: str
+    """Where the machine is to live."""
+    nodes: tuple[str, ...]
+    """All nodes of the cluster."""
+    placed: Mapping[str, str] = {}
+    """Address of every part that exists once, by `strategy/part`."""
+    topics: tuple[str, ...] = ()
+    """The topics that the cluster file declares, for strategies that must know them beforehand."""
+    parameters: Mapping[str, Any] = {}
+    """Waiting times and bounds, by the names of the options that have them."""
+
+    def options(self, kind: type[Any]) -> Any:
+        """Options of a machine, with the parameters that are among them."""
+        fields = kind.__struct_fields__
+        return kind(**{name: one for name, one in self.parameters.items() if name in fields})
+
+    def publishers(self, feed: str) -> tuple[str, ...]:
+        """The machines that number the events of a feed, one per node."""
+        return tuple(publisher_of(node, feed) for node in self.nodes)
+
+
+def publisher_of(node: str, feed: str) -> str:
+    """The address of the machine that publishes at a node for the applications there."""
+    return f"{node}/{feed}"
+
+
+def part_of(node: str, strategy: str, part: str) -> str:
+    """The address of a part at a node."""
+    return f"{node}/{strategy}/{part}"
+
+
+Make = Callable[[Setting, str], Machine]
+"""A machine for a setting, with its address."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A machine that the cluster hosts whether anybody subscribes or not."""
+
+    name: str
+    make: Make
+    everywhere: bool = False
+    """One at each node; otherwise one, on the node that the placement policy names."""
+
+
+class Strategy(msgspec.Struct, frozen=True):
+    """One way to realise a level."""
+
+    level: str
+    name: str
+    subscriber: Make
+    """The machine of one subscription."""
+    publisher: Make
+    """The machine at every node that numbers the events of all applications there."""
+    messages: tuple[type[Message], ...]
+    """Kinds that travel."""
+    records: tuple[type[Record], ...]
+    """Kinds that are kept."""
+    feed: str = ""
+    """Strategies of one feed read what the same publishers send; its own name if not given."""
+    parts: Callable[[Setting], tuple[Part, ...]] = lambda setting: ()
+    time_ordered: bool = False
+    """Deliveries come by time, so that a pattern may forget what is too old."""
+    composite: bool = True
+    """Patterns may be subscribed."""
+    transports: tuple[str, ...] = TRANSPORTS
+
+    def __post_init__(self) -> None:
+        if not self.feed:
+            msgspec.structs.force_setattr(self, "feed", self.name)
+
+
+# --- the entries ----------------------------------------------------------------------------------
+
+_CLIENT_RECORDS = (Published, Delivered, Joined, Left, Installed)
+_STREAM_MESSAGES = (Numbered, Mark, Ask, Gone, Where, Here)
+
+
+def _publisher(kind: Callable[..., Machine]) -> Make:
+    """A client that publishes to every topic."""
+
+    def make(setting: Setting, address: str) -> Machine:
+        return kind(address, publishes=None, options=setting.options(ClientOptions))
+
+    return make
+
+
+def _subscriber(kind: Callable[..., Machine], feed: str) -> Make:
+    """A client that knows that every node publishes."""
+
+    def make(setting: Setting, address: str) -> Machine:
+        sources = setting.publishers(feed)
+        return kind(address, sources=sources, options=setting.options(ClientOptions))
+
+    return make
+
+
+def _clock(setting: Setting, address: str) -> Machine:
+    return ClockClient(
+        address,
+        sources=setting.publishers("clock"),
+        detector=part_of(setting.node, "clock", "detector"),
+        options=setting.options(ClientOptions),
+    )
+
+
+def _detector(setting: Setting, address: str) -> Machine:
+    del address
+    return Detector(
+        publisher_of(setting.node, "clock"),
+        view=View.of(1, setting.publishers("clock")),
+        options=setting.options(DetectorOptions),
+    )
+
+
+def _sequencer(setting: Setting, address: str) -> Machine:
+    return Sequencer(address, options=setting.options(ClientOptions))
+
+
+def _sequenced(setting: Setting, address: str) -> Machine:
+    return SequencedClient(
+        address,
+        publishes=None,
+        sequencer=setting.placed["sequencer/sequencer"],
+        options=setting.options(ClientOptions),
+    )
+
+
+_ENTRIES = (
+    Strategy(
+        "none",
+        "none",
+        subscriber=_subscriber(NoneClient, "fifo"),
+        publisher=_publisher(FifoClient),
+        feed="fifo",
+        messages=_STREAM_MESSAGES,
+        records=(*_CLIENT_RECORDS, Opened),
+    ),
+    Strategy(
+        "fifo",
+        "fifo",
+        subscriber=_subscriber(FifoClient, "fifo"),
+        publisher=_publisher(FifoClient),
+        messages=_STREAM_MESSAGES,
+        records=(*_CLIENT_RECORDS, Opened),
+    ),
+    Strategy(
+        "total strict",
+        "sequencer",
+        subscriber=_sequenced,
+        publisher=_sequenced,
+        parts=lambda setting: (Part("sequencer", _sequencer),),
+        messages=(*_STREAM_MESSAGES, Acknowledged),
+        records=(*_CLIENT_RECORDS, Ordered, Settled),
+    ),
+    Strategy(
+        "total strict",
+        "clock",
+        subscriber=_clock,
+        publisher=_publisher(ClockClient),
+        parts=lambda setting: (Part("detector", _detector, everywhere=True),),
+        messages=(*_STREAM_MESSAGES, Heartbeat, Suspected, Trusted, Watch),
+        records=(*_CLIENT_RECORDS, Opened, Promised),
+        time_ordered=True,
+    ),
+)
+
+STRATEGIES: Mapping[str, Strategy] = {entry.name: entry for entry in _ENTRIES}
+"""By name; of the strategies of one level, the first is taken if none is named."""
+
+
+# --- what is supported ----------------------------------------------------------------------------
+
+
+def strategy_of(
+    order: str, strategy: str = "", *, transport: str = "", place: str = ""
+) -> Strategy:
+    """The entry for a level and, if one is named, a strategy; what has none is refused.
+
+    >>> strategy_of("total strict").name, strategy_of("total strict", "clock").name
+    ('sequencer', 'clock')
+    """
+    level = order.replace("-", " ").replace("_", " ").strip()
+    if level not in LEVELS:
+        raise UsageError(
+            f"there is no order {order!r}", hint=f"the orders are {', '.join(LEVELS)}", place=place
+        )
+    known = {name: one for name, one in STRATEGIES.items() if one.level == level}
+    if not known:
+        there = dict.fromkeys(one.level for one in STRATEGIES.values())
+        raise UsageError(
+            f"no strategy gives the order {level!r} over a network yet",
+            hint=f"the orders that can be subscribed are {', '.join(there)}",
+            place=place,
+        )
+    found = known.get(strategy) if strategy else next(iter(known.values()))
+    if found is None:
+        other = STRATEGIES.get(strategy)
+        said = f"it gives {other.level}" if other else "there is none of that name"
+        raise UsageError(
+            f"the strategy {strategy!r} does not give the order {level!r}: {said}",
+            hint=f"for {level!r} there is {', '.join(known)}",
+            place=place,
+        )
+    if transport and transport not in found.transports:
+        raise UsageError(
+            f"the strategy {found.name!r} does not run over {transport}",
+            hint=f"it runs over {', '.join(found.transports)}",
+            place=place,
+        )
+    return found
+
+
+def supported() -> list[dict[str, str]]:
+    """The table of what is supported, a row per level and strategy."""
+    rows = []
+    for level in LEVELS:
+        entries = [one for one in STRATEGIES.values() if one.level == level]
+        for one in entries:
+            runs = {name: "yes" if name in one.transports else "no" for name in TRANSPORTS}
+            patterns = "yes" if one.composite else "no"
+            rows.append({"order": level, "strategy": one.name, **runs, "patterns": patterns})
+        if not entries:
+            runs = dict.fromkeys((*TRANSPORTS, "patterns"), "no")
+            rows.append({"order": level, "strategy": "none yet", **runs})
+    return rows
+
+
+def message_kinds(strategies: Iterable[Strategy]) -> tuple[type[Message], ...]:
+    """Every kind of message that these strategies send, each once."""
+    return tuple(dict.fromkeys(kind for one in strategies for kind in one.messages))
+
+
+# --- placement ------------------------------------------------------------------------------------
+
+
+def rendezvous(key: str, nodes: Iterable[str]) -> str:
+    """The node of a key by rendezvous hashing: each node draws a number, the greatest has it.
+
+    Everybody who knows the nodes finds the same one, and a node that comes or goes moves only what
+    is its own.
+
+    >>> rendezvous("sequencer/sequencer", ["n1", "n2", "n3"])
+    'n1'
+    """
+    return max(nodes, key=lambda node: (blake2b(f"{node}\0{key}".encode()).digest(), node))
