@@ -19,7 +19,7 @@ import msgspec
 from concordant.errors import PeerError
 from concordant.machine.inputs import Message
 from concordant.net.host import Place
-from concordant.net.tcp import Mesh
+from concordant.net.mesh import Links
 from concordant.wire.messages import Codec
 
 
@@ -114,7 +114,7 @@ WAITING_COUNT_MAX = 10_000
 class MeshCarrier(MemoryCarrier):
     """Carries messages between the nodes of a cluster. An address is `node` or `node/part`."""
 
-    def __init__(self, mesh: Mesh, codec: Codec) -> None:
+    def __init__(self, mesh: Links, codec: Codec) -> None:
         super().__init__()
         self.dropped_count = 0
         self.refused_count = 0

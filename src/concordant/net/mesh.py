@@ -3,8 +3,8 @@
 Of two nodes, the one with the smaller name connects and the other is connected to, so that there is
 one connection. A mesh hands out payloads as they arrive, and tells the peer that one was taken when
 the application asks for the next. It knows waiting times and who may come in; numbers and windows
-are the link's, how bytes travel is for `tcp` and `nats` to say, and nobody here knows what a payload
-means.
+are the link's, how bytes travel is for `tcp` and `nats_links` to say, and what a payload means is
+unknown here.
 """
 
 from __future__ import annotations
