@@ -52,6 +52,9 @@ from concordant.net.log import Log
 Take = Callable[[Sequence[Delivery]], None]
 """The application: it takes deliveries in their order."""
 
+Hear = Callable[[Note], None]
+"""Who wants to know what a machine notes."""
+
 
 class Carrier(Protocol):
     """What carries messages between places; it may lose, double and overtake."""
@@ -80,21 +83,35 @@ class Place:
         carrier: Carrier,
         *,
         take: Take | None = None,
+        hear: Hear | None = None,
         taken_count: int = 0,
         folder: Path | None = None,
         records: Iterable[type[Record]] = (),
+        scope: str = "",
         clock: Callable[[], int] = microseconds,
     ) -> None:
-        """`records` are the kinds that the machine persists; `taken_count` is the application's."""
+        """
+        `records` are the kinds that the machine persists; `taken_count` is the application's.
+        Topics of different scopes are different, though their names are the same.
+        """
         self.address = address
+        self.machine = machine
         self.refused_count = 0
         """Messages that broke the protocol; each was dropped and changed nothing."""
-        self._machine = machine
         self._carrier = carrier
         self._take = take or (lambda deliveries: None)
+        self._hear = hear or (lambda note: None)
+        self._scope = scope
         self._clock = clock
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._effects: list[Effect] = []
+        self._given_count = 0
+        self._carried_count = 0
+        """Effects that there were, and those of them that were carried out."""
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        """Who waits until so many were carried out."""
+        self._watchers: list[asyncio.Future[None]] = []
+        """Who waits for the machine's next step."""
         self._carrying: asyncio.Task[None] | None = None
         self._failure: ConcordantError | None = None
         self._cause = 0
@@ -112,6 +129,8 @@ class Place:
 
     def received(self, source: str, messages: tuple[Message, ...]) -> None:
         """Messages of another place. What breaks the protocol is counted and dropped."""
+        if self._failure is not None:
+            return
         try:
             self._given(Received(source, messages))
         except PeerError:
@@ -119,7 +138,9 @@ class Place:
 
     def listening(self, topics: tuple[str, ...]) -> None:
         """The carrier brings these topics now."""
-        self._given(Listening(topics))
+        if self._failure is not None:
+            return
+        self._given(Listening(tuple(topic[len(self._scope) :] for topic in topics)))
 
     def command(self, *requests: Request) -> None:
         """Requests of the application; one that cannot be met raises `UsageError`."""
@@ -127,20 +148,35 @@ class Place:
 
     async def settled(self) -> None:
         """Wait until everything asked for so far is durable and carried out."""
-        while self._carrying is not None and not self._carrying.done():
-            await asyncio.shield(self._carrying)
+        if self._failure is None and self._carried_count < self._given_count:
+            done = asyncio.get_running_loop().create_future()
+            self._waiters.append((self._given_count, done))
+            await done
         if self._failure is not None:
             raise self._failure
+
+    async def stepped(self) -> None:
+        """Wait until the machine was given something more."""
+        if self._failure is not None:
+            raise self._failure
+        step = asyncio.get_running_loop().create_future()
+        self._watchers.append(step)
+        await step
 
     def _given(self, given: Input) -> None:
         if self._failure is not None:
             raise self._failure
         self._cause += 1
         given = msgspec.structs.replace(given, cause=self._cause)
-        effects = self._machine.handle(self._clock(), given)
+        effects = self.machine.handle(self._clock(), given)
+        if self._watchers:
+            watchers, self._watchers = self._watchers, []
+            for step in watchers:
+                _resolve(step)
         if not effects:
             return
         self._effects += effects
+        self._given_count += len(effects)
         if self._carrying is None or self._carrying.done():
             if self._commit is None:
                 waiting, self._effects = self._effects, []
@@ -158,10 +194,17 @@ class Place:
             try:
                 await self._write([one for one in waiting if isinstance(one, Persist)])
             except ConcordantError as error:
-                self._failure = error
-                self._stop_timers()
+                self._fail(error)
                 return
             self._carry_out(waiting)
+
+    def _fail(self, error: ConcordantError) -> None:
+        """The machine's life is over; whoever waits is told."""
+        self._failure = self._failure or error
+        self._stop_timers()
+        for future in (*(one for _, one in self._waiters), *self._watchers):
+            _resolve(future)
+        self._waiters, self._watchers = [], []
 
     async def _write(self, writes: list[Persist]) -> None:
         assert self._commit is not None
@@ -178,23 +221,35 @@ class Place:
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
-            match effect:
-                case Send():
-                    self._carrier.send(self.address, effect.to, effect.messages)
-                case Disseminate():
-                    self._carrier.disseminate(self.address, effect.topic, effect.messages)
-                case Deliver():
-                    self._take(effect.deliveries)
-                case SetTimer():
-                    self._set_timer(effect)
-                case CancelTimer():
-                    self._cancel_timer(effect.name)
-                case Listen():
-                    self._carrier.listen(self.address, effect.topics)
-                case Ignore():
-                    self._carrier.ignore(self.address, effect.topics)
-                case Persist() | Note():
-                    pass  # written before, or for a history alone
+            self._do(effect)
+        self._carried_count += len(effects)
+        while self._waiters and self._waiters[0][0] <= self._carried_count:
+            _resolve(self._waiters.pop(0)[1])
+
+    def _do(self, effect: Effect) -> None:
+        match effect:
+            case Send():
+                self._carrier.send(self.address, effect.to, effect.messages)
+            case Disseminate():
+                topic = self._scope + effect.topic
+                self._carrier.disseminate(self.address, topic, effect.messages)
+            case Deliver():
+                self._take(effect.deliveries)
+            case SetTimer():
+                self._set_timer(effect)
+            case CancelTimer():
+                self._cancel_timer(effect.name)
+            case Listen():
+                self._carrier.listen(self.address, self._scoped(effect.topics))
+            case Ignore():
+                self._carrier.ignore(self.address, self._scoped(effect.topics))
+            case Note():
+                self._hear(effect)
+            case Persist():
+                pass  # written before
+
+    def _scoped(self, topics: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(self._scope + topic for topic in topics)
 
     def _set_timer(self, effect: SetTimer) -> None:
         self._cancel_timer(effect.name)
@@ -223,6 +278,11 @@ class Place:
         try:
             await self.settled()
         finally:
-            self._failure = self._failure or UsageError(f"{self.address} has been stopped")
+            self._fail(UsageError(f"{self.address} has been stopped"))
             if self._log is not None:
                 self._log.close()
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
