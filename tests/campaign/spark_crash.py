@@ -27,7 +27,8 @@ from tests.campaign.shape import Options, Report
 
 NAME = "spark-crash"
 
-FILE_COUNT = 24
+ADAPTERS = ("files", "store")
+FILE_COUNT = 32
 ROWS_PER_FILE = 150
 KILL_COUNT = 22
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,7 +64,7 @@ def start(folder: Path, adapter: str, *place: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         arguments,
         cwd=ROOT,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
@@ -80,8 +81,10 @@ def killed(folder: Path, adapter: str, rng: Random, number: int) -> str:
     how = ("random", "sink", "commit")[number % 3]
     if how == "random":
         process = start(folder, adapter)
+        assert process.stdout is not None
+        process.stdout.readline()  # its session is up
         try:
-            process.wait(timeout=rng.uniform(3, 16))
+            process.wait(timeout=rng.uniform(0, 6))
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
     else:
@@ -95,7 +98,7 @@ def run(options: Options) -> Report:
     died: Counter[tuple[str, str]] = Counter()
     failures: list[str] = []
     total = 0
-    for adapter in ("files", "store"):
+    for adapter in ADAPTERS:
         with tempfile.TemporaryDirectory() as text:
             calm, hurt = Path(text) / "calm", Path(text) / "hurt"
             for folder in (calm, hurt):
@@ -105,19 +108,18 @@ def run(options: Options) -> Report:
                 continue
             expected = lines(calm)
             total += len(expected)
-            wanted = KILL_COUNT if adapter == "files" else KILL_COUNT // 4
-            for number in range(wanted):
+            for number in range(KILL_COUNT):
                 how = killed(hurt, adapter, rng, number)
                 died[adapter, how] += 1
-                options.progress(f"{adapter}: kills", number + 1, wanted)
+                options.progress(f"{adapter}: kills", number + 1, KILL_COUNT)
             if start(hurt, adapter).wait() != 0:
                 failures.append(f"{adapter}: the last run failed")
             found = lines(hurt)
             if found != expected:
                 failures.append(f"{adapter}: {len(found)} relations instead of {len(expected)}")
             count = sum(n for (one, how), n in died.items() if one == adapter and how)
-            if count < wanted - 2:
-                failures.append(f"{adapter}: only {count} of {wanted} runs died")
+            if count < KILL_COUNT - 2:
+                failures.append(f"{adapter}: only {count} of {KILL_COUNT} runs died")
     table = Table("adapter", "when", "killed", title="Runs killed", title_justify="left")
     for (adapter, how), count in sorted(died.items()):
         table.add_row(adapter, how or "too late", str(count))

@@ -2,9 +2,9 @@
 
     python -m tests.spark.crash_driver FOLDER ADAPTER [WHERE BATCH]
 
-WHERE is `sink` (results are written, nothing is committed) or `commit` (we have committed, Spark
-has not). The process kills itself and its JVM there, in the given micro-batch; without WHERE it
-runs to the end.
+It prints a line when its session is up. WHERE is `sink` (results are written, nothing is committed)
+or `commit` (we have committed, Spark has not). The process kills itself and its JVM there, in the
+given micro-batch; without WHERE it runs to the end.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ def main(folder: Path, adapter: str) -> None:
     pipeline = read_pipeline(folder / "pipeline.toml")
     options = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
     session = open_session("local[2]", options=options, log=folder / "spark.log")
+    print("up", flush=True)
     run_pipeline(
         pipeline,
         session,

@@ -15,8 +15,9 @@ from rich.table import Table
 from concordant.cli import terminal
 
 if TYPE_CHECKING:
+    from concordant.spark.monitor import Told
     from concordant.spark.pipeline import Pipeline, Source
-    from concordant.spark.run import Report, Told
+    from concordant.spark.run import Report
 
 
 @terminal.guarded
@@ -105,9 +106,10 @@ def _progress(json: bool) -> Iterator[Told]:
 
 def _line(line: dict[str, Any]) -> str:
     relations = sum(n for key, n in line.items() if key.startswith("relations of "))
+    lag = f"lag {line['lag_us'] / 1e6:,.1f} s, " if "lag_us" in line else ""
     return (
         f"batch {line['batch']}: {line.get('events', 0):,} events in, {relations:,} relations out, "
-        f"{line['rows_per_second']:,.0f} rows/s, {line['seconds']:.1f} s, "
+        f"{line['rows_per_second']:,.0f} rows/s, {line['seconds']:.1f} s, {lag}"
         f"late {line.get('late', 0):,}, state {line.get('state_bytes', 0) / 1e6:,.1f} MB"
     )
 
@@ -131,29 +133,54 @@ def _shown(rows: list[dict[str, Any]]) -> None:
 
 def _print(report: Report) -> None:
     counts = report.counts
-    events = counts.get("events", 0)
-    table = Table(title=f"{report.name}: {events:,} events", title_justify="left")
+    table = Table(title=report.name, title_justify="left")
     table.add_column("subscription")
     table.add_column("relations", justify="right")
     for name, number in report.relations.items():
         table.add_row(name, f"{number:,}")
     terminal.out.print(table)
-    rate = events / max(report.seconds, 1e-9)
+    terminal.print_text(_rows(report))
+    rate = (counts.get("events", 0) if report.read is None else report.read) / report.seconds
     terminal.print_text(
         f"{report.batches:,} micro-batch{'es' * (report.batches != 1)} in {report.seconds:.1f} s "
-        f"({rate:,.0f} events/s)"
+        f"({rate:,.0f} rows/s)"
     )
-    aside = [f"{counts[what]:,} {what}" for what in ("bad", "late", "repeated") if counts.get(what)]
-    if aside:
-        terminal.print_text(f"set aside: {', '.join(aside)}")
     if counts.get("capped"):
         terminal.warn(f"{counts['capped']:,} queued events were dropped by a cap", json=False)
     if counts.get("over_budget"):
         terminal.warn(f"{counts['over_budget']:,} searches were long", json=False)
-    for promise in report.kept:
+    for promise in report.promises:
         terminal.print_text(f"kept: {promise}")
+    for names, kept in _by_guarantees(report).items():
+        terminal.print_text(f"kept by {names}: {kept}")
     for path in report.outputs:
         terminal.print_text(f"output: {os.path.relpath(path)}")
+
+
+def _rows(report: Report) -> str:
+    """Where every row went."""
+    counts = report.counts
+    parts = [f"{counts.get('events', 0):,} to kernels"]
+    if report.set_count > 1:
+        parts[0] += f" (one for each of {report.set_count} sets of subscriptions that can use it)"
+    if report.filtered is not None:
+        parts.append(f"{report.filtered:,} that no subscription can use, filtered before Python")
+    if counts.get("held"):
+        parts.append(f"{counts['held']:,} wait for their release")
+    parts += [f"{number:,} {what}" for what, number in report.set_aside.items()]
+    read = "rows read" if report.read is None else f"{report.read:,} rows read"
+    return f"{read}: {', '.join(parts)}"
+
+
+def _by_guarantees(report: Report) -> dict[str, str]:
+    """Names of subscriptions that keep the same, and what they keep."""
+    alike: dict[str, list[str]] = {}
+    for name, one in report.guarantees.items():
+        kept = (
+            f"{', '.join(one['kept']) or 'nothing'} (loses {', '.join(one['lost']) or 'nothing'})"
+        )
+        alike.setdefault(kept, []).append(name)
+    return {", ".join(names): kept for kept, names in alike.items()}
 
 
 def _plain(report: Report) -> dict[str, Any]:
@@ -161,8 +188,11 @@ def _plain(report: Report) -> dict[str, Any]:
         "name": report.name,
         "seconds": round(report.seconds, 3),
         "batches": report.batches,
+        "read": report.read,
+        "filtered": report.filtered,
         "relations": report.relations,
         "counts": report.counts,
-        "kept": report.kept,
+        "kept": report.promises,
+        "guarantees": report.guarantees,
         "outputs": report.outputs,
     }

@@ -121,10 +121,15 @@ class Checkpoint:
 
     def last(self, before: int | None = None) -> Commit | None:
         """The newest micro-batch that has happened (before a given one)."""
-        folder = self.folder / "commits"
-        found = [int(one.stem) for one in folder.glob("*.json")] if folder.exists() else []
-        earlier = [number for number in found if before is None or number < before]
+        earlier = [number for number in self._commits() if before is None or number < before]
         return self.committed(max(earlier)) if earlier else None
+
+    def count(self) -> int:
+        """How many micro-batches have happened."""
+        return len(self._commits())
+
+    def _commits(self) -> list[int]:
+        return [int(one.stem) for one in (self.folder / "commits").glob("[0-9]*.json")]
 
     def _commit_path(self, batch: int) -> Path:
         return self.folder / "commits" / f"{batch}.json"
@@ -145,7 +150,7 @@ class Checkpoint:
 
     def _versions(self, bucket: int) -> list[int]:
         folder = self.folder / "state" / str(bucket)
-        return [int(one.stem) for one in folder.glob("*.state")] if folder.exists() else []
+        return [int(one.stem) for one in folder.glob("[0-9]*.state")]
 
     def _state_path(self, bucket: int, batch: int) -> Path:
         return self.folder / "state" / str(bucket) / f"{batch}.state"

@@ -8,7 +8,7 @@ checkpoint.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -17,10 +17,13 @@ from typing import Any
 from pyspark.errors import PySparkException
 
 from concordant.files.part import Names
+from concordant.guarantees.answer import guarantees
 from concordant.model.kind import format_instant
+from concordant.model.subscription import Subscription
 from concordant.spark import batch
+from concordant.spark.checkpoint import FINAL
 from concordant.spark.correlate import ask
-from concordant.spark.monitor import Monitor
+from concordant.spark.monitor import Monitor, Told, read_progress
 from concordant.spark.pipeline import (
     Pipeline,
     Source,
@@ -32,12 +35,13 @@ from concordant.spark.schema import Input, read_schema
 from concordant.spark.session import explained
 from concordant.spark.sinks import Delivery, Show
 from concordant.spark.sources import open_source
+from concordant.spark.step import RELATIONS
 from concordant.spark.streaming import Stream, open_stream
 
-Told = Callable[[dict[str, Any]], None]
-"""Hears what a micro-batch did."""
-
 _POLL_SECONDS = 0.5
+
+GUARANTEES_MAX = 100
+"""Subscriptions whose guarantees a report lists: each takes some milliseconds to work out."""
 
 
 @dataclass
@@ -46,18 +50,40 @@ class Report:
 
     name: str
     seconds: float = 0.0
+    read: int | None = None
+    """Rows that the sources gave since the checkpoint began; None where nobody counted all."""
+    set_count: int = 1
+    """Sets of subscriptions: a row goes to a kernel of each that can use it."""
     counts: dict[str, int] = field(default_factory=dict)
     """Totals since the checkpoint began."""
     batches: int = 0
-    kept: list[str] = field(default_factory=list)
+    promises: list[str] = field(default_factory=list)
+    guarantees: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    """By subscription: the properties it keeps and those it loses."""
     outputs: list[str] = field(default_factory=list)
 
     @property
     def relations(self) -> dict[str, int]:
         """Relations by subscription."""
-        head = "relations of "
-        found = {k.removeprefix(head): n for k, n in self.counts.items() if k.startswith(head)}
+        found = {
+            key.removeprefix(RELATIONS): number
+            for key, number in self.counts.items()
+            if key.startswith(RELATIONS)
+        }
         return dict(sorted(found.items()))
+
+    @property
+    def set_aside(self) -> dict[str, int]:
+        """Rows that were no events, or came too late, or again."""
+        return {what: n for what in ("bad", "late", "repeated") if (n := self.counts.get(what, 0))}
+
+    @property
+    def filtered(self) -> int | None:
+        """Rows that no subscription can use, stopped before Python; None where it is not known."""
+        if self.read is None or self.set_count > 1:
+            return None
+        used = [self.counts.get(name, 0) for name in ("events", "held")]
+        return self.read - sum(used) - sum(self.set_aside.values())
 
 
 def run_pipeline(
@@ -83,6 +109,7 @@ def run_pipeline(
     except PySparkException as error:
         raise explained(error) from None
     report.seconds = monotonic() - started
+    report.guarantees = _guarantees(questions_of(pipeline))
     report.outputs = [pipeline.at(one.path) for one in pipeline.sink if one.path]
     if pipeline.bad.path:
         report.outputs.append(pipeline.at(pipeline.bad.path))
@@ -126,7 +153,10 @@ def _run_tables(pipeline: Pipeline, inputs: list[Input], report: Report, show: S
     finally:
         answers.unpersist()
     report.batches = 1
-    report.kept = [
+    report.set_count = len(asked.job.sets)
+    if all(source.kind != "kafka" for source in pipeline.source):
+        report.read = sum(one.frame.count() for one in inputs)
+    report.promises = [
         "one order: events by (time, source, seq), whatever the order of rows and files",
         "the relations of the kernel, each once",
     ]
@@ -161,20 +191,24 @@ def _run_stream(
     session.streams.addListener(monitor)
     before = stream.checkpoint.last()
     try:
-        _await(stream, pipeline, before.batch if before else -1)
+        _await(stream, pipeline, before.batch if before else -1, monitor)
     finally:
         with contextlib.suppress(PySparkException):
             session.streams.removeListener(monitor)
     if settings.at_end == "release" and settings.trigger == "available-now":
         stream.finish()
     last = stream.checkpoint.last()
-    report.batches = len(list((folder / "concordant" / "commits").glob("*.json")))
+    report.batches = stream.checkpoint.count()
+    report.set_count = len(stream.asked.job.sets)
+    rows = {line["batch"]: line["rows"] for line in read_progress(folder)}
+    if len(rows) + (stream.checkpoint.committed(FINAL) is not None) == report.batches:
+        report.read = sum(rows.values())
     report.counts = dict(last.counts) if last else {}
     until = last.until_us if last else None
-    report.kept = [*_promises(str(release)), *_released(until, settings.at_end)]
+    report.promises = [*_promises(str(release)), *_released(until, settings.at_end)]
 
 
-def _await(stream: Stream, pipeline: Pipeline, before: int) -> None:
+def _await(stream: Stream, pipeline: Pipeline, before: int, monitor: Monitor) -> None:
     settings = pipeline.stream
     assert settings is not None
     query = stream.start(trigger_of(settings))
@@ -186,6 +220,20 @@ def _await(stream: Stream, pipeline: Pipeline, before: int) -> None:
     finally:
         if query.isActive:
             query.stop()
+        monitor.hear(query.recentProgress)
+
+
+def _guarantees(subscriptions: Sequence[Subscription]) -> dict[str, dict[str, list[str]]]:
+    """What each subscription keeps and loses; whether a lost one has a case is not searched."""
+    if len(subscriptions) > GUARANTEES_MAX:
+        return {}
+    return {
+        name: {
+            "kept": [one.name for one in answers if one.kept],
+            "lost": [one.name for one in answers if not one.kept],
+        }
+        for name, answers in guarantees(subscriptions, scene_count=0).items()
+    }
 
 
 def _promises(release: str) -> list[str]:

@@ -26,6 +26,7 @@ class BucketState(msgspec.Struct):
     """One per set of the job; None where no event came yet. Each carries its own fingerprint."""
     held: bytes = b""
     """Rows that wait for their release, as an Arrow stream."""
+    held_count: int = 0
     released_us: int = INT_MIN
     """Events before this time have been released: whoever comes now and is older is late."""
     source: str = ""

@@ -201,6 +201,7 @@ def _released(state: BucketState, table: Any, until_us: int) -> tuple[Any, Mappi
     due = pa.compute.fill_null(due, True)  # no time: told at once that it is no event
     waiting = table.filter(pa.compute.invert(due))
     state.held = packed(waiting) if waiting.num_rows else b""
+    state.held_count = waiting.num_rows
     state.released_us = max(until_us, state.released_us)
     return _sorted(table.filter(due), (TIME, SOURCE, SEQ)), {"late": too_late}
 
@@ -262,7 +263,7 @@ def counted(opened: Bucket, state: bytes) -> Any:
 
 
 def _sizes(saved: bytes, state: BucketState) -> dict[str, int]:
-    return {"state_bytes": len(saved), "held_bytes": len(state.held)}
+    return {"state_bytes": len(saved), "held": state.held_count}
 
 
 def _warnings(kernel: Kernel) -> dict[str, int]:

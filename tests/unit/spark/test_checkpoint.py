@@ -74,6 +74,17 @@ def test_the_last_commit_is_the_newest_before_a_given_one(tmp_path: Path) -> Non
     assert checkpoint.last(before=10) == Commit(9, {"a": 9})
 
 
+def test_what_a_killed_process_was_writing_is_passed_over(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path)
+    checkpoint.commit(Commit(1))
+    checkpoint.write_state(3, 1, b"1")
+    for folder, name in (("commits", ".a1b2.2.json"), ("state/3", ".a1b2.2.state")):
+        (tmp_path / folder / name).write_bytes(b"half")
+    assert checkpoint.last() == Commit(1)
+    assert checkpoint.count() == 1
+    assert checkpoint.read_state(3, before=9) == b"1"
+
+
 def test_a_state_of_another_kind_or_a_damaged_one_is_refused() -> None:
     state = seal(BucketState(held=b"rows"))
     assert unseal(state).held == b"rows"
