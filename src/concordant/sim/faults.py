@@ -13,7 +13,7 @@ from random import Random
 
 from concordant.machine.detector import Suspected, Trusted
 from concordant.machine.inputs import Received
-from concordant.sim.protocols import SEQUENCER, detector_of
+from concordant.sim.protocols import detector_of, protocol_of
 from concordant.sim.scenario import Chaos, Fault, FaultKind, Scenario
 from concordant.sim.world import World
 
@@ -137,9 +137,7 @@ _KINDS: dict[FaultKind, tuple[_Act, _Act]] = {
 def drawn(scenario: Scenario, chaos: Chaos, rng: Random) -> tuple[Fault, ...]:
     """Faults of some kinds, at random times, on random nodes."""
     found: list[Fault] = []
-    nodes = list(scenario.nodes)
-    if scenario.protocol == SEQUENCER:
-        nodes.append(SEQUENCER)
+    nodes = [*scenario.nodes, *protocol_of(scenario).servers(scenario)]
     length = scenario.duration_ms
     for kind in chaos.kinds:
         if rng.random() >= chaos.chance:

@@ -26,6 +26,8 @@ from concordant.order.client import ClientOptions
 from concordant.order.clock import ClockClient
 from concordant.order.fifo import FifoClient
 from concordant.order.none import NoneClient
+from concordant.order.sequencing.messages import SequencingOptions
+from concordant.sim import sequencing
 from concordant.sim.popularity import chosen
 from concordant.sim.scenario import Scenario
 from concordant.sim.world import World
@@ -73,13 +75,21 @@ class Protocol(msgspec.Struct, frozen=True):
 
     level: str
     build: Build
+    servers: Callable[[Scenario], tuple[str, ...]] = lambda scenario: ()
+    """Nodes beside those of the clients."""
 
 
 def _clients(
-    kind: Callable[..., Machine], world: World, scenario: Scenario, layout: Layout, **others: Any
+    kind: Callable[..., Machine],
+    world: World,
+    scenario: Scenario,
+    layout: Layout,
+    *,
+    options: ClientOptions | None = None,
+    **others: Any,
 ) -> None:
     sources = layout.sources
-    options = options_of(scenario)
+    options = options or options_of(scenario)
     on_top = _correlation(scenario)
     for name in scenario.nodes:
 
@@ -119,6 +129,12 @@ def _clock(world: World, scenario: Scenario, layout: Layout) -> None:
         world.add(detector_of(name), make, node=name)
 
 
+def _sequencing(world: World, scenario: Scenario, layout: Layout, *, edge_on: int) -> None:
+    chosen = {"edge_on": edge_on, **_known(scenario, SequencingOptions)}
+    options = SequencingOptions(**chosen)
+    sequencing.build(world, scenario, layout, options=options, clients=_clients)
+
+
 def detector_of(node: str) -> str:
     """The address of a node's failure detector."""
     return f"{node}/detector"
@@ -128,7 +144,11 @@ PROTOCOLS: Mapping[str, Protocol] = {
     "none": Protocol("none", partial(_clients, NoneClient)),
     "fifo": Protocol("fifo", partial(_clients, FifoClient)),
     "clock": Protocol("total strict", _clock),
-    "sequencer": Protocol("total strict", _sequencer),
+    "sequencer": Protocol("total strict", _sequencer, lambda scenario: (SEQUENCER,)),
+    "sequencing": Protocol("total", partial(_sequencing, edge_on=2), sequencing.servers),
+    "sequencing-strict": Protocol(
+        "total strict", partial(_sequencing, edge_on=1), sequencing.servers
+    ),
 }
 
 
@@ -150,7 +170,7 @@ def options_of(scenario: Scenario) -> ClientOptions:
 
 def _known(scenario: Scenario, options: type[msgspec.Struct]) -> dict[str, Any]:
     """The parameters that are among these options; one that nobody knows is refused."""
-    names = {*ClientOptions.__struct_fields__, *DetectorOptions.__struct_fields__} - {"group"}
+    names = {*SequencingOptions.__struct_fields__, *DetectorOptions.__struct_fields__} - {"group"}
     for name in scenario.parameters:
         if name not in names:
             raise UsageError(

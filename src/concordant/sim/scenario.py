@@ -7,7 +7,6 @@ with the file, the table and the key.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +14,8 @@ from typing import Any, Literal
 import msgspec
 
 from concordant.errors import UsageError
+from concordant.files.toml import decode_toml, read_toml
+from concordant.order.sequencing.messages import sequencer_of
 from concordant.sim.network import NetworkSpec
 
 FaultKind = Literal[
@@ -176,26 +177,14 @@ def _numbered(letter: str, count: int) -> Iterator[str]:
 
 def read_scenario(path: Path) -> Scenario:
     """A scenario from a TOML file."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise UsageError("there is no such scenario file", place=str(path)) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"it cannot be read: {error}", place=str(path)) from None
-    return scenario_from(text, place=str(path))
+    scenario = read_toml(path, Scenario, what="scenario file")
+    checked(scenario, place=str(path))
+    return scenario
 
 
 def scenario_from(text: str, *, place: str = "scenario") -> Scenario:
     """A scenario from the text of a TOML file; `place` is named in errors."""
-    try:
-        scenario = msgspec.toml.decode(text, type=Scenario)
-    except msgspec.ValidationError as error:
-        message, where = _located(str(error))
-        raise UsageError(message, place=f"{place}: {where}" if where else place) from None
-    except msgspec.DecodeError as error:
-        raise UsageError(
-            f"it is not TOML: {error}", hint="https://toml.io shows the form", place=place
-        ) from None
+    scenario = decode_toml(text, Scenario, place=place)
     checked(scenario, place=place)
     return scenario
 
@@ -229,22 +218,6 @@ def _write_table(value: dict[str, Any], path: str, lines: list[str]) -> None:
             _write_table(one, f"{path}{key}.", lines)
 
 
-def _located(text: str) -> tuple[str, str]:
-    """msgspec's message and path in the words of a TOML file."""
-    message, _, path = text.partition(" - at `$")
-    path = path.rstrip("`").lstrip(".")
-    words = {"object": "a table", "array": "a list", "str": "a string", "float": "a number"}
-    for name, word in words.items():
-        message = message.replace(f"`{name}`", word)
-    message = message.replace("`int`", "an integer").replace("Object", "the table")
-    message = message.replace("Expected", "expected").replace("Invalid", "invalid")
-    where = re.sub(r"\[(\d+)\]", lambda found: f" {int(found[1]) + 1}", path)
-    table, _, key = where.rpartition(".")
-    if not where:
-        return message, ""
-    return message, f"[{table}] {key}" if table else f"[{key}]" if "table" in message else key
-
-
 def checked(scenario: Scenario, *, place: str) -> None:
     """Refuse what no single value shows to be wrong."""
 
@@ -272,7 +245,7 @@ def checked(scenario: Scenario, *, place: str) -> None:
         for topic in (*change.subscribe, *change.unsubscribe):
             if topic not in scenario.topics:
                 refuse(f"there is no topic {topic!r}", where, f"they end with T{topology.topics}")
-    known = (*scenario.nodes, "sequencer")
+    known = (*scenario.nodes, "sequencer", *map(sequencer_of, scenario.topics))
     for number, fault in enumerate(scenario.faults, 1):
         where = f"[faults {number}]"
         named = fault.nodes if fault.kind == "partition" else (fault.node,)

@@ -1,0 +1,145 @@
+"""Links between machines that lose, double and overtake nothing, over a network that does.
+
+Each direction numbers its parcels from 1; the receiver takes the next number, holds back what is
+ahead and acknowledges what it took; the sender repeats what is not acknowledged, waiting twice as
+long each time. A link to a client belongs to a life of the client: in a new life both directions
+begin anew, and what was on its way is dropped, because a client repeats its requests. Whoever owns
+the channels makes durable what it took, and asks for timers.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from concordant.machine.holdback import Holdback
+from concordant.machine.instant import Duration
+from concordant.order.sequencing.messages import Content, Parcel, Receipt
+
+
+class Outbox(msgspec.Struct):
+    """What is on its way to one machine."""
+
+    life: int = 0
+    last: int = 0
+    waiting: dict[int, Content] = {}
+    """Not acknowledged, by number, in order."""
+    due: int = 0
+    """What has this number or a smaller one was sent before the timer for repeats was set."""
+
+
+class Inbox(msgspec.Struct):
+    """What came from one machine."""
+
+    held: Holdback[int, Content]
+    life: int = 0
+    next: int = 1
+
+
+class Channels(msgspec.Struct):
+    """All links of one machine."""
+
+    held_count_max: int
+    repeat_us: Duration
+    repeat_us_max: Duration
+    life: int = 0
+    """Of the client whose links these are; 0 at a sequencer."""
+    outboxes: dict[str, Outbox] = {}
+    inboxes: dict[str, Inbox] = {}
+    owed: dict[str, bool] = {}
+    """Who waits for an acknowledgement."""
+    wait_us: Duration = 0
+    """How long the next repeat waits."""
+
+    # --- sending ------------------------------------------------------------------------------
+
+    def post(self, to: str, content: Content) -> Parcel:
+        """Number a content and keep it until it is acknowledged."""
+        box = self.outboxes.get(to)
+        if box is None:
+            box = self.outboxes[to] = Outbox(self.life)
+        box.last += 1
+        box.waiting[box.last] = content
+        return Parcel(box.life, box.last, content)
+
+    def settle(self, source: str, receipt: Receipt) -> None:
+        """Forget what the other side has."""
+        box = self.outboxes.get(source)
+        if box is None or receipt.life != box.life:
+            return
+        for n in list(box.waiting):
+            if n > receipt.n:
+                break
+            del box.waiting[n]
+            self.wait_us = self.repeat_us
+
+    def repeats(self, count_max: int) -> dict[str, tuple[Parcel, ...]]:
+        """What was sent before the timer was set and is still not acknowledged."""
+        found: dict[str, tuple[Parcel, ...]] = {}
+        for to, box in self.outboxes.items():
+            if box.waiting:
+                late = [n for n in box.waiting if n <= box.due][:count_max]
+                if late:
+                    found[to] = tuple(Parcel(box.life, n, box.waiting[n]) for n in late)
+        return found
+
+    def next_wait_us(self) -> Duration:
+        """How long the timer waits that is set now."""
+        for box in self.outboxes.values():
+            box.due = box.last
+        wait_us = self.wait_us or self.repeat_us
+        self.wait_us = min(2 * wait_us, self.repeat_us_max)
+        return wait_us
+
+    @property
+    def waiting_count(self) -> int:
+        return sum(len(box.waiting) for box in self.outboxes.values())
+
+    # --- receiving ----------------------------------------------------------------------------
+
+    def accept(self, source: str, parcel: Parcel) -> list[Content]:
+        """The contents that a parcel makes ready; their numbers end before the inbox's `next`."""
+        inbox = self._inbox(source)
+        if parcel.life != inbox.life:
+            if parcel.life < inbox.life or parcel.n != 1 or self.life:
+                return []  # of an old life, or ahead of the first of a new one
+            inbox = self._renew(source, parcel.life)
+        self.owed[source] = True
+        if parcel.n != inbox.next:
+            if parcel.n > inbox.next:
+                inbox.held.put(parcel.n, parcel.content)
+            return []
+        ready = [parcel.content]
+        inbox.next += 1
+        while (content := inbox.held.take(inbox.next)) is not None:
+            ready.append(content)
+            inbox.next += 1
+        return ready
+
+    def replay(self, source: str, life: int, n: int) -> None:
+        """A content of this number was taken before."""
+        inbox = self._inbox(source)
+        if inbox.life != life:
+            inbox = self._renew(source, life)
+        inbox.next = n + 1
+
+    def _inbox(self, source: str) -> Inbox:
+        found = self.inboxes.get(source)
+        if found is None:
+            found = Inbox(Holdback(self.held_count_max), self.life)
+            self.inboxes[source] = found
+        return found
+
+    def _renew(self, source: str, life: int) -> Inbox:
+        """The client at the other end has a new life."""
+        self.outboxes[source] = Outbox(life)
+        inbox = self.inboxes[source] = Inbox(Holdback(self.held_count_max), life)
+        return inbox
+
+    def receipts(self) -> dict[str, Receipt]:
+        """The acknowledgements that are owed; they are no longer, then."""
+        found = {
+            source: Receipt(self.inboxes[source].life, self.inboxes[source].next - 1)
+            for source in self.owed
+        }
+        self.owed = {}
+        return found

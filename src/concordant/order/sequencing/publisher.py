@@ -1,0 +1,68 @@
+"""The publisher's side: what was published and is not yet signed, and what may be sent now.
+
+Events of one topic follow each other without waiting. Where one order over whole histories is
+promised (`edge_on` = 1), an event of another topic is sent only when everything before it is
+signed: a sequencer orders what it is told one after the other, and only so do all of them put a
+publisher's later event behind its earlier one. It knows no links.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from concordant.model.event import Event
+
+
+class Pipeline(msgspec.Struct):
+    """
+    >>> pipeline = Pipeline(one_topic=True)
+    >>> pipeline.add([Event("a", "p", 1, 0), Event("b", "p", 2, 0), Event("b", "p", 3, 0)])
+    >>> [n for n, _ in pipeline.sendable()]
+    [1]
+    >>> pipeline.confirm("a", 1)
+    True
+    >>> [n for n, _ in pipeline.sendable()]
+    [2, 3]
+    """
+
+    one_topic: bool
+    """Only events of one topic are on their way at a time."""
+    last: int = 0
+    """Events are numbered over all topics and lives."""
+    waiting: list[tuple[int, Event]] = []
+    """Not sent yet, in order."""
+    sent: dict[str, dict[int, Event]] = {}
+    """Sent and not signed, by topic and number."""
+
+    def add(self, events: list[Event]) -> None:
+        self.waiting += enumerate(events, self.last + 1)
+        self.last += len(events)
+
+    def sendable(self) -> list[tuple[int, Event]]:
+        """What may be sent now; it counts as sent."""
+        count = 0
+        for n, event in self.waiting:
+            if self.one_topic and any(topic != event.topic for topic in self.sent):
+                break
+            self.sent.setdefault(event.topic, {})[n] = event
+            count += 1
+        found, self.waiting = self.waiting[:count], self.waiting[count:]
+        return found
+
+    def confirm(self, topic: str, n: int) -> bool:
+        """Events of a topic are signed up to a number; False if that is no news."""
+        events = self.sent.get(topic, {})
+        signed = [one for one in events if one <= n]
+        for one in signed:
+            del events[one]
+        if not events:
+            self.sent.pop(topic, None)
+        return bool(signed)
+
+    def forget(self, topic: str, n: int) -> None:
+        """In an earlier life, events of a topic were signed up to a number."""
+        self.waiting = [one for one in self.waiting if one[1].topic != topic or one[0] > n]
+
+    @property
+    def count(self) -> int:
+        return len(self.waiting) + sum(map(len, self.sent.values()))

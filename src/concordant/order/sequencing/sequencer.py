@@ -1,0 +1,264 @@
+"""The sequencer of a topic as a machine: what it takes is durable, then it acts.
+
+Every content that arrives in turn is written to the log before anything that follows from it
+leaves; the state is what the log makes of it (`signing`). So a sequencer that crashed goes on as if
+nothing had happened, and repeats at most what was said before. It disseminates its events itself,
+in the order of their numbers, keeps them for those who missed some, and marks its progress so that
+a lost tail is noticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from concordant.errors import PeerError, UsageError
+from concordant.machine.effects import Disseminate, Effect, Persist, Send, SetTimer
+from concordant.machine.inputs import Command, Input, Message, Received, Started, TimerFired
+from concordant.machine.instant import Duration, Instant
+from concordant.order.sequencing.channel import Channels
+from concordant.order.sequencing.messages import (
+    COORDINATOR,
+    Content,
+    Handled,
+    Parcel,
+    Receipt,
+    Saved,
+    SequencingOptions,
+    Signed,
+)
+from concordant.order.sequencing.signing import Sent, Signer
+from concordant.order.streams import Ask, Gone, Mark, Stream
+
+_ACKNOWLEDGE = "acknowledge"
+_REPEAT = "repeat"
+_MARK = "mark"
+
+
+class _State(msgspec.Struct):
+    signer: Signer
+    channels: Channels
+    kept: list[Signed] = []
+    """Own events in the order of their numbers, as far as they are kept."""
+    first: int = 1
+    """The number of the oldest kept event."""
+    logged_count: int = 0
+    mark_at: Instant = 0
+    mark_wait_us: Duration = 0
+    acknowledging: bool = False
+    repeating: bool = False
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.kept) - 1
+
+
+class _Step:
+    """What one input leads to, gathered."""
+
+    __slots__ = ("records", "sends", "signed")
+
+    def __init__(self) -> None:
+        self.records: list[Handled] = []
+        self.sends: dict[str, list[Message]] = {}
+        self.signed: list[Signed] = []
+
+
+class TopicSequencer:
+    """Gives the events of one topic their places among all topics."""
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        sequencers: Mapping[str, str],
+        coordinator: str = COORDINATOR,
+        subscriptions: Mapping[str, tuple[str, ...]] | None = None,
+        options: SequencingOptions | None = None,
+    ) -> None:
+        """
+        `sequencers` are the addresses of all topics' sequencers, in rank order, the lowest first;
+        `subscriptions` are there from the start.
+        """
+        self.topic = topic
+        self._options = options or SequencingOptions()
+        self._stream: Stream = (sequencers[topic], topic)
+        signer = Signer.of(
+            topic,
+            addresses=dict(sequencers),
+            coordinator=coordinator,
+            edge_on=self._options.edge_on,
+            members={c: topics for c, topics in (subscriptions or {}).items() if topic in topics},
+        )
+        chosen = self._options
+        channels = Channels(chosen.held_count_max, chosen.repeat_us, chosen.repeat_us_max)
+        self._state = _State(signer, channels)
+
+    # --- the door -----------------------------------------------------------------------------
+
+    def handle(self, now: Instant, given: Input) -> list[Effect]:
+        out: list[Effect] = []
+        if isinstance(given, Received):
+            self._receive(now, given, out)
+        elif isinstance(given, TimerFired):
+            for name in given.names:
+                self._wake(now, name, given.cause, out)
+        elif isinstance(given, Command):
+            raise UsageError("a sequencer takes no requests", hint="send them to a client")
+        elif isinstance(given, Started):
+            self._start(now, given, out)
+        return out
+
+    def _receive(self, now: Instant, given: Received, out: list[Effect]) -> None:
+        state, source = self._state, given.source
+        for message in given.messages:
+            if isinstance(message, Parcel):
+                state.signer.check(message.content)
+            elif not isinstance(message, Receipt | Ask):
+                raise PeerError(f"a sequencer was sent a {type(message).__name__}")
+        step = _Step()
+        for message in given.messages:
+            if isinstance(message, Parcel):
+                if message.life and len(state.signer.queue) >= self._options.queue_count_max:
+                    continue  # not taken, so its client repeats it
+                ready = state.channels.accept(source, message)
+                self._acknowledge_later(now, given.cause, out)
+                if ready:
+                    self._take(now, source, ready, step, given.cause, out)
+            elif isinstance(message, Receipt):
+                state.channels.settle(source, message)
+            elif isinstance(message, Ask):
+                self._answer(source, message, step)
+        self._act(now, step, given.cause, out)
+
+    def _take(
+        self,
+        now: Instant,
+        source: str,
+        ready: list[Content],
+        step: _Step,
+        cause: int,
+        out: list[Effect],
+    ) -> None:
+        """What came in turn is to be made durable, and has its consequences."""
+        state = self._state
+        inbox = state.channels.inboxes[source]
+        for n, content in enumerate(ready, inbox.next - len(ready)):
+            step.records.append(Handled(source, inbox.life, n, content))
+            if self._apply(source, content, step):
+                self._repeat_later(now, cause, out)
+            if state.logged_count >= self._options.log_count_max:
+                state.logged_count = 0
+                out.append(Persist(tuple(step.records), cause))
+                out.append(Persist((Saved(self.snapshot()),), cause, replaces=True))
+                step.records = []
+
+    def _apply(self, source: str, content: Content, step: _Step) -> bool:
+        """Let the signer take a content; True if it has something to send."""
+        state = self._state
+        state.logged_count += 1
+        sent: Sent = []
+        signed: list[Signed] = []
+        state.signer.handle(source, content, sent, signed)
+        for to, one in sent:
+            step.sends.setdefault(to, []).append(state.channels.post(to, one))
+        for new in signed:
+            state.kept.append(new)
+            if len(state.kept) > 2 * self._options.kept_count_max:  # in halves: each moves once
+                del state.kept[: self._options.kept_count_max]
+                state.first += self._options.kept_count_max
+        step.signed += signed
+        return bool(sent)
+
+    def _act(self, now: Instant, step: _Step, cause: int, out: list[Effect]) -> None:
+        """Carry out a step, what is durable first."""
+        state = self._state
+        if step.records:
+            out.append(Persist(tuple(step.records), cause))
+        out += [Send(to, tuple(messages), cause) for to, messages in step.sends.items()]
+        if step.signed:
+            out.append(Disseminate(self.topic, tuple(step.signed), cause))
+            state.mark_wait_us = self._options.mark_us
+            due = now + state.mark_wait_us
+            if state.mark_at == 0 or state.mark_at > due:
+                state.mark_at = due
+                out.append(SetTimer(_MARK, due, cause))
+
+    def _answer(self, source: str, ask: Ask, step: _Step) -> None:
+        state = self._state
+        start = max(ask.first, state.first)
+        end = min(ask.last, state.last, start + self._options.answer_count_max - 1)
+        answer: list[Message] = []
+        if ask.first < state.first:
+            answer.append(Gone(self._stream, state.first))
+        answer += state.kept[start - state.first : max(start, end + 1) - state.first]
+        if answer:
+            step.sends.setdefault(source, []).extend(answer)
+
+    # --- timers -------------------------------------------------------------------------------
+
+    def _acknowledge_later(self, now: Instant, cause: int, out: list[Effect]) -> None:
+        if not self._state.acknowledging:
+            self._state.acknowledging = True
+            out.append(SetTimer(_ACKNOWLEDGE, now + self._options.acknowledge_us, cause))
+
+    def _repeat_later(self, now: Instant, cause: int, out: list[Effect]) -> None:
+        state = self._state
+        if not state.repeating:
+            state.repeating = True
+            out.append(SetTimer(_REPEAT, now + state.channels.next_wait_us(), cause))
+
+    def _wake(self, now: Instant, name: str, cause: int, out: list[Effect]) -> None:
+        state = self._state
+        if name == _ACKNOWLEDGE:
+            state.acknowledging = False
+            receipts = state.channels.receipts()
+            out += [Send(to, (receipt,), cause) for to, receipt in receipts.items()]
+        elif name == _REPEAT:
+            state.repeating = False
+            repeats = state.channels.repeats(self._options.answer_count_max)
+            out += [Send(to, parcels, cause) for to, parcels in repeats.items()]
+            if state.channels.waiting_count:
+                self._repeat_later(now, cause, out)
+        elif name == _MARK:
+            out.append(Disseminate(self.topic, (Mark(self._stream, state.last),), cause))
+            state.mark_wait_us = min(2 * state.mark_wait_us, self._options.mark_us_max)
+            state.mark_at = now + state.mark_wait_us
+            out.append(SetTimer(_MARK, state.mark_at, cause))
+
+    # --- a life after a crash -----------------------------------------------------------------
+
+    def _start(self, now: Instant, given: Started, out: list[Effect]) -> None:
+        step = _Step()
+        for to, content in self._state.signer.grow():
+            step.sends.setdefault(to, []).append(self._state.channels.post(to, content))
+        if not given.records:
+            self._act(now, step, given.cause, out)
+            if step.sends:
+                self._repeat_later(now, given.cause, out)
+            return
+        for record in given.records:
+            if isinstance(record, Saved):
+                self.restore(record.state)
+            elif isinstance(record, Handled):
+                self._state.channels.replay(record.source, record.life, record.n)
+                self._apply(record.source, record.content, step)
+        # Whatever of it did not arrive is repeated, and what was missed is asked for.
+        state = self._state
+        state.acknowledging = state.repeating = False
+        state.channels.owed = {}
+        self._repeat_later(now, given.cause, out)
+        state.mark_wait_us = self._options.mark_us
+        state.mark_at = now
+        out.append(SetTimer(_MARK, now, given.cause))
+
+    @property
+    def held_count(self) -> int:
+        return self._state.signer.held_count + self._state.channels.waiting_count
+
+    def snapshot(self) -> bytes:
+        return msgspec.msgpack.encode(self._state)
+
+    def restore(self, data: bytes) -> None:
+        self._state = msgspec.msgpack.decode(data, type=_State)
