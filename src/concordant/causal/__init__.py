@@ -1,0 +1,1 @@
+"""Causal delivery by gossip (Kim and Ahn, corrected): brokers, and clients that may move."""

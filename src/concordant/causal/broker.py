@@ -1,0 +1,462 @@
+"""The broker: orders what its clients publish, gossips it, and serves subscribers.
+
+A broker serves some topics. It delivers an event when it has delivered everything of its own topics
+that the event follows, then tells a few peers and its subscribers. Between brokers an event names
+its whole past, one position per topic and origin, because a lost event must not hide what lies
+behind it (Kim and Ahn send immediate predecessors only; see docs/concepts/causal.md). Only the last
+hop is short: `retained` works out what each subscriber must have.
+
+This module is the door, the delivery rule and the gossip. What clients ask for is in `service`,
+dead brokers in `flush`, who has what in `stability`. A broker is told who the brokers are and which
+topics each serves; it does not know how messages travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from concordant.causal.chance import Chance
+from concordant.causal.flush import Flush, Kept
+from concordant.causal.gossip import targets
+from concordant.causal.messages import (
+    Digest,
+    Excluded,
+    FlushAsk,
+    Flushed,
+    FlushHeld,
+    FlushTaken,
+    Ordered,
+    Pull,
+    Resolve,
+    Resolved,
+    Retired,
+    Submitted,
+)
+from concordant.causal.options import BrokerOptions
+from concordant.causal.outgoing import Outgoing
+from concordant.causal.retained import Retained, last_available
+from concordant.causal.service import Held, Service, Session
+from concordant.causal.stability import Stability
+from concordant.causal.vector import Vector, join, lift, position, restricted
+from concordant.errors import PeerError, UsageError
+from concordant.machine.detector import Suspected, Trusted
+from concordant.machine.effects import Effect
+from concordant.machine.holdback import Holdback
+from concordant.machine.inputs import Command, Input, Message, Received, Started, TimerFired
+from concordant.machine.instant import Instant
+from concordant.model.event import Event
+
+_TICK = "tick"
+
+
+class Lived(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Durable: this broker has lived. What it knew died with it, and so did its name."""
+
+
+class BrokerState(msgspec.Struct):
+    """All that a broker remembers."""
+
+    chance: Chance
+    pending: Holdback[tuple[int, str, int], Ordered]
+    """By round: what an event follows has a smaller one."""
+    delivered: Vector = {}
+    """Of served topics: what was delivered. Of others: what lies in the past of something that
+    was (VC)."""
+    round: int = 0
+    number: int = 0
+    retained: Retained = msgspec.field(default_factory=Retained)
+    stability: Stability = msgspec.field(default_factory=Stability)
+    flush: Flush = msgspec.field(default_factory=Flush)
+    shown: dict[str, int] = {}
+    """By broker: the round that it has reached."""
+    sessions: dict[str, Session] = {}
+    detached: dict[str, int] = {}
+    """By client: the last session that is over."""
+    submissions: dict[str, Held] = {}
+    submitted: dict[str, Submitted] = {}
+    """By client: the last answer, for whoever asks again."""
+    pulled: dict[str, bool] = {}
+    """Whom something was pulled from in this tick."""
+    retired: bool = False
+
+
+class Broker:
+    """One broker."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        members: Mapping[str, Sequence[str]],
+        options: BrokerOptions | None = None,
+        detector: str = "",
+    ) -> None:
+        """`members` says for each topic which brokers serve it; `detector` is the address of the
+        failure detector, whose suspicions count."""
+        self.name = name
+        self.members = {topic: tuple(sorted(names)) for topic, names in members.items()}
+        self.topics = {topic: True for topic, names in self.members.items() if name in names}
+        self.brokers = tuple(sorted({one for names in self.members.values() for one in names}))
+        self.options = options or BrokerOptions()
+        self._serves = {
+            one: {topic: True for topic, names in self.members.items() if one in names}
+            for one in self.brokers
+        }
+        self._detector = detector or f"{name}/detector"
+        self._service = Service(self)
+        self.state = BrokerState(
+            Chance.of(self.options.seed, name), Holdback(self.options.pending_count_max)
+        )
+
+    # --- the door -----------------------------------------------------------------------------
+
+    def handle(self, now: Instant, given: Input) -> list[Effect]:
+        out = Outgoing(given.cause)
+        if isinstance(given, Received):
+            for message in given.messages:
+                self._check(given.source, message)
+            for message in given.messages:
+                self._take(now, given.source, message, out)
+        elif isinstance(given, TimerFired):
+            self._tick(now, out)
+        elif isinstance(given, Started):
+            self.state.retired = bool(given.records)
+            out.persist(Lived())
+            out.wake(_TICK, now + self.options.tick_us)
+        elif isinstance(given, Command) and given.requests:
+            raise UsageError(
+                f"a broker cannot {type(given.requests[0]).__name__}",
+                hint="send the request to a client",
+            )
+        return out.effects()
+
+    def snapshot(self) -> bytes:
+        return msgspec.msgpack.encode(self.state)
+
+    def restore(self, data: bytes) -> None:
+        self.state = msgspec.msgpack.decode(data, type=BrokerState)
+
+    @property
+    def held_count(self) -> int:
+        state = self.state
+        if state.retired:
+            return 0
+        return len(state.pending) + len(state.submissions) + (not state.flush.done)
+
+    def _check(self, source: str, message: Message) -> None:
+        if isinstance(message, Suspected | Trusted):
+            if source != self._detector:
+                raise PeerError(f"{source} is not the failure detector of {self.name}")
+        elif type(message) in _PEER:
+            if source not in self._serves:
+                raise PeerError(f"{source} is no broker and sent a {type(message).__name__}")
+            if isinstance(message, Ordered) and not (
+                message.at
+                and message.round > 0
+                and all(message.origin in self.members.get(topic, ()) for topic in message.at)
+            ):
+                raise PeerError(f"{source} sent an event of {message.origin} for {message.at}")
+        else:
+            self._service.check(source, message)
+
+    def _take(self, now: Instant, source: str, message: Message, out: Outgoing) -> None:
+        state = self.state
+        if isinstance(message, Suspected):
+            self._adopt(message.members, out)
+        elif isinstance(message, Trusted):
+            pass  # death is for good
+        elif state.retired:
+            if type(message) is not Retired and type(message) is not Excluded:
+                out.send(source, Retired() if source in self._serves else Excluded())
+        elif source not in self._serves:
+            self._service.take(now, source, message, out)
+        elif source in state.flush.dead:
+            if type(message) is not Retired and type(message) is not Excluded:
+                out.send(source, Excluded())
+        elif type(message) is Ordered:
+            self._receive(source, message, out)
+        elif isinstance(message, Digest):
+            self._compare(source, message, out)
+        else:
+            self._take_rare(source, message, out)
+
+    def _take_rare(self, source: str, message: Message, out: Outgoing) -> None:
+        match message:
+            case Pull():
+                self._answer(source, message.delivered, out)
+            case FlushAsk():
+                self._adopt(message.dead, out)
+                if not self.state.retired:
+                    names = self.state.flush.names
+                    out.send(source, FlushHeld(names, self._held_of(names)))
+            case FlushHeld():
+                self._adopt(message.dead, out)
+                if message.dead == self.state.flush.names:
+                    self._answered(source, message.held, out)
+            case Flushed():
+                self._adopt(message.dead, out)
+                if message.dead == self.state.flush.names and not self.state.retired:
+                    self._end_flush(message.kept, out)
+                    out.send(source, FlushTaken(message.dead))
+            case FlushTaken():
+                if message.dead == self.state.flush.names:
+                    self.state.flush.taken[source] = True
+            case Resolve():
+                self._resolve(source, message, out)
+            case Resolved():
+                self._service.resolved(message, out)
+            case Retired():
+                self._adopt((source,), out)
+            case Excluded():
+                self._retire()
+
+    # --- delivery -----------------------------------------------------------------------------
+
+    def _receive(self, source: str, ordered: Ordered, out: Outgoing) -> None:
+        state = self.state
+        if not self._wanted(ordered):
+            return
+        if self._ready(ordered):
+            self._deliver(ordered, out)
+            if state.pending.waiting or state.submissions:
+                self.drain(out)
+        elif state.pending.put((ordered.round, *ordered.id), ordered):
+            self._pull(source, out)
+
+    def _wanted(self, ordered: Ordered) -> bool:
+        state = self.state
+        own = [topic for topic in ordered.at if topic in self.topics]
+        return (
+            bool(own)
+            and all(
+                ordered.at[topic] > position(state.delivered, topic, ordered.origin)
+                for topic in own
+            )
+            and not state.flush.refuses(ordered.origin, ordered.number)
+        )
+
+    def satisfied(self, topic: str, origin: str, n: int) -> bool:
+        """Was everything up to this position delivered, or lost with its origin?"""
+        reached = position(self.state.delivered, topic, origin)
+        if reached >= n:
+            return True
+        final = self.state.flush.final
+        return origin in final and last_available(final, topic, origin, n) <= reached
+
+    def _ready(self, ordered: Ordered) -> bool:
+        return all(
+            self.satisfied(topic, origin, n)
+            for topic, row in ordered.past.items()
+            if topic in self.topics
+            for origin, n in row.items()
+        )
+
+    def drain(self, out: Outgoing) -> None:
+        """Deliver what has become ready. By round, so one pass is enough."""
+        pending = self.state.pending
+        for key in pending:
+            ordered = pending.waiting[key]
+            if not self._wanted(ordered):
+                pending.take(key)
+            elif self._ready(ordered):
+                pending.take(key)
+                self._deliver(ordered, out)
+        self._service.settle(out)
+
+    def _deliver(self, ordered: Ordered, out: Outgoing) -> None:
+        state = self.state
+        # Own topics advance by delivery only: else a skipped event would never be waited for.
+        for topic, row in ordered.past.items():
+            if topic not in self.topics:
+                join(state.delivered, {topic: row})
+        for topic, n in ordered.at.items():
+            lift(state.delivered, topic, ordered.origin, n)
+        state.round = max(state.round, ordered.round)
+        state.retained.add(ordered)
+        self._push(ordered, out)
+        self._service.carry(ordered, out)
+
+    def order(self, event: Event, topics: Iterable[str], out: Outgoing) -> Ordered:
+        """Give a client's event its place, and deliver it."""
+        state = self.state
+        state.round += 1
+        state.number += 1
+        rounds = self.options.profile == "rounds"
+        at = {
+            topic: state.round if rounds else position(state.delivered, topic, self.name) + 1
+            for topic in topics
+        }
+        ordered = Ordered(self.name, state.number, at, state.round, self._past(), event)
+        self._deliver(ordered, out)
+        return ordered
+
+    def _past(self) -> Vector:
+        stable = self.state.stability.stable
+        past: Vector = {}
+        for topic, row in self.state.delivered.items():
+            known = stable.get(topic, {})
+            unstable = {origin: n for origin, n in row.items() if n > known.get(origin, 0)}
+            if unstable:
+                past[topic] = unstable
+        return past
+
+    # --- gossip -------------------------------------------------------------------------------
+
+    def _push(self, ordered: Ordered, out: Outgoing) -> None:
+        dead = self.state.flush.dead
+        peers = [
+            one
+            for one in self.brokers
+            if one != self.name
+            and one not in dead
+            and any(topic in self._serves[one] for topic in ordered.at)
+        ]
+        options = self.options
+        chosen = targets(
+            self.state.chance, peers, fanout=options.fanout, view_count_max=options.view_count_max
+        )
+        for peer in chosen:
+            out.send(peer, ordered)
+
+    def _pull(self, source: str, out: Outgoing) -> None:
+        """Something cannot be delivered: who sent it has what it follows."""
+        if self.options.pull and source not in self.state.pulled:
+            self.state.pulled[source] = True
+            out.send(source, Pull(restricted(self.state.delivered, self.topics)))
+
+    def _compare(self, source: str, digest: Digest, out: Outgoing) -> None:
+        state = self.state
+        if self._adopt(digest.dead, out) and state.retired:
+            return
+        state.stability.learn(digest.acknowledged)
+        state.round = max(state.round, digest.round)
+        state.shown[source] = max(state.shown.get(source, 0), digest.round)
+        self._answer(source, digest.delivered, out)
+
+    def _answer(self, peer: str, delivered: Vector, out: Outgoing) -> None:
+        """Send what a peer lacks, the first ones in the order of delivery."""
+        lacking = self.state.retained.beyond(
+            self._serves[peer], delivered, count_max=self.options.digest_count_max
+        )
+        if lacking:
+            out.send(peer, *lacking)
+
+    def _tick(self, now: Instant, out: Outgoing) -> None:
+        state = self.state
+        out.wake(_TICK, now + self.options.tick_us)
+        peers = [one for one in self.brokers if one != self.name and one not in state.flush.dead]
+        if state.retired:
+            for peer in state.chance.sample(peers, 1):
+                out.send(peer, Retired())
+            return
+        state.pulled = {}
+        self._service.tick(now, out)
+        stability = state.stability
+        stability.advertise(
+            self.name,
+            restricted(state.delivered, self.topics),
+            ((one.topics, one.acknowledged) for one in state.sessions.values()),
+        )
+        stability.settle(self.members, state.flush.dead)
+        stable = stability.stable
+        state.retained.drop(
+            lambda one: all(position(stable, t, one.origin) >= n for t, n in one.at.items())
+        )
+        for peer in state.chance.sample(peers, 1):
+            mine = restricted(state.delivered, self.topics)
+            known = {
+                one: restricted(vector, self.members)
+                for one, vector in stability.acknowledged.items()
+            }
+            out.send(peer, Digest(mine, state.round, known, state.flush.names))
+        self._coordinate(out)
+
+    # --- dead brokers -------------------------------------------------------------------------
+
+    def _adopt(self, suspects: Iterable[str], out: Outgoing) -> bool:
+        """Hold brokers for dead, for good; True if that was new."""
+        state = self.state
+        if self.name in suspects:
+            self._retire()
+            return True
+        if not state.flush.adopt(suspects, self.brokers):
+            return False
+        self._coordinate(out)
+        return True
+
+    def _retire(self) -> None:
+        """Others go on without this broker; what it would still say could only do harm."""
+        state = self.state
+        state.retired = True
+        state.pending = Holdback(self.options.pending_count_max)
+        state.submissions, state.sessions = {}, {}
+
+    def _held_of(self, origins: Iterable[str]) -> Kept:
+        state = self.state
+        held: Kept = {origin: {} for origin in origins}
+        for one in (*state.retained.log.values(), *state.pending.waiting.values()):
+            if one.origin in held:
+                held[one.origin][one.number] = one.at
+        return held
+
+    def _coordinate(self, out: Outgoing) -> None:
+        flush = self.state.flush
+        if self.state.retired or not flush.dead or flush.coordinator(self.brokers) != self.name:
+            return
+        names = flush.names
+        if not flush.done:
+            self._answered(self.name, self._held_of(names), out)
+        for peer in flush.live(self.brokers):
+            if peer == self.name:
+                continue
+            if flush.done and peer not in flush.taken:
+                out.send(peer, Flushed(names, flush.final))
+            elif not flush.done and peer not in flush.answers:
+                out.send(peer, FlushAsk(names))
+
+    def _answered(self, broker: str, held: Kept, out: Outgoing) -> None:
+        flush = self.state.flush
+        if flush.done:
+            return
+        kept = flush.answered(broker, held, self.brokers)
+        if kept is not None:
+            self._end_flush(kept, out)
+            for peer in flush.live(self.brokers):
+                if peer != self.name:
+                    out.send(peer, Flushed(flush.names, kept))
+
+    def _end_flush(self, kept: Kept, out: Outgoing) -> None:
+        state = self.state
+        if state.flush.done:
+            return
+        state.flush.end(state.flush.names, kept)
+        state.pending.drop(lambda one: state.flush.refuses(one.origin, one.number))
+        self.drain(out)
+
+    # --- contexts of clients from elsewhere ---------------------------------------------------
+
+    def _resolve(self, source: str, ask: Resolve, out: Outgoing) -> None:
+        """Answer when the position was delivered; until then the asker repeats."""
+        if self.satisfied(ask.topic, ask.origin, ask.position):
+            state = self.state
+            past = {topic: dict(row) for topic, row in state.delivered.items()}
+            out.send(source, Resolved(ask.topic, ask.origin, ask.position, past, state.round))
+
+
+_PEER = frozenset(
+    {
+        Ordered,
+        Digest,
+        Pull,
+        FlushAsk,
+        FlushHeld,
+        Flushed,
+        FlushTaken,
+        Excluded,
+        Retired,
+        Resolve,
+        Resolved,
+    }
+)

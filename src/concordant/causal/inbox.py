@@ -1,0 +1,197 @@
+"""The delivery rule of a subscriber: what it has, what waits, and what may be delivered now.
+
+After an attach there is a floor, up to which everything that still matters came with the catch-up.
+Below the floor order comes from rounds (whatever an event follows has a smaller one), above it from
+predecessors. An event is passed silently, without reaching the application, if the subscriber had
+it already or if it is older than the subscription of its topics: a topic that was joined a moment
+ago must not bring causes of what was delivered before.
+
+The inbox knows no session and sends nothing; `subscriber` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from concordant.causal.messages import Carried, Id
+from concordant.causal.rounds import decode
+from concordant.causal.vector import Entry, Vector, join, lift, position, restricted
+from concordant.machine.holdback import Holdback
+
+ANY_TOPIC = ""
+"""In a need: the origin's position in whichever topic is farthest (profile `rounds`)."""
+
+
+class Waiting(msgspec.Struct):
+    """An event, and the positions that must be reached before it."""
+
+    carried: Carried
+    needs: tuple[Entry, ...]
+
+
+class Inbox(msgspec.Struct):
+    """What a subscriber has, and what waits."""
+
+    waiting: Holdback[tuple[int, str, int], Waiting]
+    """Events above the floor, by round."""
+    topics: dict[str, bool] = {}
+    last: Vector = {}
+    """What was delivered or passed, in the topics that are held."""
+    floor: Vector = {}
+    catchup: dict[Id, Waiting] = {}
+    """Events below the floor that are still to be delivered."""
+    fresh: dict[str, bool] = {}
+    """Topics whose catch-up has not ended since they were joined: nothing old is wanted."""
+    joined_at: dict[str, int] = {}
+    """By topic: the last round that was delivered before it was joined."""
+    joining: dict[str, bool] = {}
+    """Topics that are not yet promised: older rounds are still to be expected."""
+    newest: int = 0
+    """The largest round delivered or published (L)."""
+    seen: dict[str, int] = {}
+    """By client: the last of its events that was delivered; an older one is a repetition."""
+
+    def move(self, topics: Iterable[str], joined_at: Mapping[str, int]) -> None:
+        """Begin again with these topics; those of `joined_at` want nothing old."""
+        self.topics = dict.fromkeys(topics, True)
+        self.last = restricted(self.last, self.topics)
+        self.floor, self.catchup = {}, {}
+        self.waiting = Holdback(self.waiting.count_max)
+        for topic, newest in joined_at.items():
+            self.fresh[topic] = True
+            self.joining[topic] = True
+            self.joined_at[topic] = newest
+        for kept in (self.fresh, self.joining, self.joined_at):
+            for topic in [one for one in kept if one not in self.topics]:
+                del kept[topic]
+
+    def to_join(self, topics: Iterable[str]) -> dict[str, int]:
+        """Of these topics, those that are new or still fresh, with the round to start after."""
+        new = [topic for topic in topics if topic not in self.topics or topic in self.fresh]
+        return dict.fromkeys(new, self.newest)
+
+    def begin(self, floors: Iterable[Vector], missed: Iterable[Waiting]) -> None:
+        """All homes have answered."""
+        for floor in floors:
+            join(self.floor, restricted(floor, self.topics))
+        for one in missed:
+            if self._new(one.carried, self.last):
+                self.catchup[one.carried.id] = one
+
+    def have(self) -> Vector:
+        """What need not be sent: delivered, or below the floor."""
+        found = restricted(self.last, self.topics)
+        join(found, self.floor)
+        return found
+
+    def waiting_ids(self) -> tuple[Id, ...]:
+        return (*self.catchup, *((origin, number) for _, origin, number in self.waiting))
+
+    def put(self, one: Waiting) -> None:
+        """Take an event above the floor, or newer needs of one that waits."""
+        carried = one.carried
+        if carried.id in self.catchup:
+            self.catchup[carried.id] = one
+            return
+        if not self._new(carried, self.last, self.floor):
+            return
+        key = (carried.round, carried.origin, carried.number)
+        self.waiting.take(key)
+        self.waiting.put(key, one)
+
+    def _new(self, carried: Carried, *known: Vector) -> bool:
+        return any(
+            topic in self.topics
+            and all(n > position(vector, topic, carried.origin) for vector in known)
+            for topic, n in carried.at.items()
+        )
+
+    # --- delivery -----------------------------------------------------------------------------
+
+    def ready(self) -> Iterator[Carried]:
+        """Events that may be delivered, each to be passed before the next is asked for."""
+        again = True
+        while again:
+            again = False
+            blocked: int | None = None
+            for identity, one in sorted(self.catchup.items(), key=_by_round):
+                if blocked is not None and one.carried.round > blocked:
+                    break
+                if self._reached(one.needs):
+                    del self.catchup[identity]
+                    yield one.carried
+                    again = True
+                elif blocked is None:
+                    blocked = one.carried.round
+            for key in self.waiting:
+                if blocked is not None and key[0] > blocked:
+                    break
+                one = self.waiting.waiting[key]
+                if not self._new(one.carried, self.last, self.floor):
+                    self.waiting.take(key)
+                elif self._reached(one.needs):
+                    self.waiting.take(key)
+                    yield one.carried
+                    again = bool(self.catchup)
+
+    def _reached(self, needs: Sequence[Entry]) -> bool:
+        return all(
+            self._best(origin) >= n
+            if topic == ANY_TOPIC
+            else max(position(self.last, topic, origin), position(self.floor, topic, origin)) >= n
+            for topic, origin, n in needs
+        )
+
+    def _best(self, origin: str) -> int:
+        return max(
+            max(position(self.last, topic, origin), position(self.floor, topic, origin))
+            for topic in self.topics
+        )
+
+    def silent(self, carried: Carried) -> bool:
+        """Is it nothing for the application?"""
+        own = [topic for topic in carried.at if topic in self.topics]
+        return (
+            any(carried.at[topic] <= position(self.last, topic, carried.origin) for topic in own)
+            or all(
+                topic in self.joining or carried.round <= self.joined_at.get(topic, 0)
+                for topic in own
+            )
+            or carried.event.seq <= self.seen.get(carried.event.source, 0)
+        )
+
+    def passed(self, carried: Carried, *, silent: bool) -> None:
+        """It was delivered, or silently passed."""
+        for topic, n in carried.at.items():
+            if topic in self.topics:
+                lift(self.last, topic, carried.origin, n)
+        if not silent:
+            self.newest = max(self.newest, carried.round)
+            self.seen[carried.event.source] = carried.event.seq
+
+    @property
+    def caught_up(self) -> bool:
+        """Has the catch-up just come to its end?"""
+        return not self.catchup and bool(self.floor or self.fresh)
+
+    def finish(self) -> None:
+        """The catch-up is over; an attach before its end must still skip a new topic's past."""
+        join(self.last, self.floor)
+        self.floor, self.fresh = {}, {}
+
+    @property
+    def held_count(self) -> int:
+        return len(self.catchup) + len(self.waiting)
+
+
+def _by_round(item: tuple[Id, Waiting]) -> int:
+    return item[1].carried.round
+
+
+def needs_of(carried: Carried, brokers: Sequence[str]) -> Waiting:
+    """An event with the positions that must be reached before it, whatever the profile."""
+    ages = decode(carried.ages, brokers)
+    aged = ((ANY_TOPIC, origin, carried.round - age) for origin, age in ages.items())
+    return Waiting(carried, (*carried.predecessors, *aged))

@@ -1,0 +1,58 @@
+"""What one input leads to, gathered: messages to one place leave as one batch.
+
+Records, deliveries and notes keep their order, since a history and a disk are read in it. Messages
+and timers follow them, so nothing is said before it is durable.
+"""
+
+from __future__ import annotations
+
+from concordant.machine.effects import Deliver, Delivery, Effect, Note, Persist, Send, SetTimer
+from concordant.machine.inputs import Message, Record
+from concordant.machine.instant import Instant
+from concordant.model.event import Event
+from concordant.model.history import Step
+
+
+class Outgoing:
+    """The effects of one input."""
+
+    def __init__(self, cause: int) -> None:
+        self._cause = cause
+        self._first: list[Effect] = []
+        self._messages: dict[str, list[Message]] = {}
+        self._timers: dict[str, Instant] = {}
+        self._records: list[Record] = []
+        self._deliveries: list[Delivery] = []
+
+    def send(self, to: str, *messages: Message) -> None:
+        self._messages.setdefault(to, []).extend(messages)
+
+    def wake(self, name: str, at: Instant) -> None:
+        self._timers[name] = at
+
+    def persist(self, record: Record) -> None:
+        self._records.append(record)
+
+    def deliver(self, delivery: Delivery) -> None:
+        self._deliveries.append(delivery)
+
+    def note(
+        self, step: Step, topics: tuple[str, ...] = (), events: tuple[Event, ...] = ()
+    ) -> None:
+        self._close()
+        self._first.append(Note("", step, topics, events, self._cause))
+
+    def _close(self) -> None:
+        # Together: all records of a run of deliveries are durable before the first of them.
+        if self._records:
+            self._first.append(Persist(tuple(self._records), self._cause))
+        if self._deliveries:
+            self._first.append(Deliver(tuple(self._deliveries), self._cause))
+        self._records, self._deliveries = [], []
+
+    def effects(self) -> list[Effect]:
+        self._close()
+        cause = self._cause
+        sends = [Send(to, tuple(many), cause) for to, many in self._messages.items()]
+        timers = [SetTimer(name, at, cause) for name, at in self._timers.items()]
+        return [*self._first, *sends, *timers]

@@ -1,0 +1,24 @@
+"""What applications may ask of a causal client beyond what every client understands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from concordant.machine.instant import Instant
+from concordant.model.kind import Value
+
+
+class Address(msgspec.Struct, frozen=True, gc=False):
+    """Publish one event to several topics; who holds more than one of them gets it once."""
+
+    topics: tuple[str, ...]
+    attributes: Mapping[str, Value] = {}
+    time: Instant | None = None
+
+
+class Migrate(msgspec.Struct, frozen=True, gc=False):
+    """From now on, be served by these brokers."""
+
+    homes: tuple[str, ...]

@@ -1,0 +1,521 @@
+"""The client: publishes and subscribes through brokers, and moves between them.
+
+A client is attached to a broker that serves all of its topics, its home, or (in the profile
+`local`) to several that serve them together. It moves when it is told to, when its topics change,
+and when a home is silent or says that it is held for dead. Every move is a new session: the client
+says what it has, and takes what it missed. Nothing is passed over in silence: where something that
+it missed is no longer kept, the application gets a delivery without events that names the topics.
+
+What it delivers, publishes and joins is durable first, so a client that comes back from a crash
+goes on where it was. How deliveries are ordered is in `inbox`, publications are in `outbox`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from concordant.causal.homes import homes_for
+from concordant.causal.inbox import Inbox, Waiting, needs_of
+from concordant.causal.messages import (
+    Ack,
+    Attach,
+    Attached,
+    Carried,
+    Detach,
+    Detached,
+    Excluded,
+    Heard,
+    Submit,
+    Submitted,
+)
+from concordant.causal.options import ClientOptions, Profile
+from concordant.causal.outbox import Outbox
+from concordant.causal.outgoing import Outgoing
+from concordant.causal.records import Accepted, Caught, Gap, Joined, Moved, Passed, Published
+from concordant.causal.requests import Address, Migrate
+from concordant.causal.vector import Vector, lift
+from concordant.errors import PeerError, UsageError
+from concordant.machine.effects import Delivery, Effect
+from concordant.machine.holdback import Holdback
+from concordant.machine.inputs import Command, Input, Message, Received, Record, Started, TimerFired
+from concordant.machine.instant import Instant
+from concordant.machine.requests import Publish, Subscribe, Unsubscribe
+from concordant.model.event import Event
+
+_TICK = "tick"
+
+GAP = "gap"
+"""The name of the subscription of a delivery that says that something is missing."""
+
+
+class SubscriberState(msgspec.Struct):
+    """All that a client remembers."""
+
+    inbox: Inbox
+    avoided: dict[str, bool] = {}
+    """Brokers that were silent or are held for dead: only if there is no other."""
+    outbox: Outbox = msgspec.field(default_factory=Outbox)
+    context: Vector = {}
+    """Everything that was delivered or published, of topics that were left as well."""
+    position: int = 0
+    session: int = 0
+    homes: dict[str, Attached | None] = {}
+    """What each home has answered to the attach of this session."""
+    attached: bool = False
+    heard_at: dict[str, Instant] = {}
+    asked_at: Instant = 0
+    leaving: dict[str, int] = {}
+    """Brokers that still have to be told that a session is over."""
+    promised: dict[str, int] = {}
+    """By topic: every event ordered from now on has a greater round."""
+    acknowledged: bool = False
+    """An event that waits was told to the homes since the last tick."""
+
+
+class Subscriber:
+    """One client."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        members: Mapping[str, Sequence[str]],
+        topics: Iterable[str] = (),
+        publishes: Iterable[str] = (),
+        prefers: Iterable[str] = (),
+        profile: Profile = "local",
+        options: ClientOptions | None = None,
+    ) -> None:
+        """`topics` are subscribed from the start, `publishes` may be published to; `prefers` names
+        the brokers to be tried first."""
+        self.name = name
+        self._options = options or ClientOptions()
+        self._several = profile == "local"
+        self._publishes = tuple(dict.fromkeys(publishes))
+        self._brokers = tuple(sorted({one for names in members.values() for one in names}))
+        self._serves = {
+            one: tuple(topic for topic, names in members.items() if one in names)
+            for one in self._brokers
+        }
+        self._first_topics = tuple(dict.fromkeys(topics))
+        self._order = tuple(dict.fromkeys((*prefers, *self._brokers)))
+        self.state = SubscriberState(Inbox(Holdback(self._options.held_count_max)))
+        self._homes_for(self._first_topics)
+        for topic in self._publishes:
+            self._homes_for((topic,))
+
+    # --- the door -----------------------------------------------------------------------------
+
+    def handle(self, now: Instant, given: Input) -> list[Effect]:
+        out = Outgoing(given.cause)
+        if isinstance(given, Received):
+            for message in given.messages:
+                self._check_message(given.source, message)
+            for message in given.messages:
+                self._take(now, given.source, message, out)
+        elif isinstance(given, TimerFired):
+            self._tick(now, out)
+        elif isinstance(given, Command):
+            self._check(given.requests)
+            for request in given.requests:
+                self._obey(now, request, out)
+        elif isinstance(given, Started):
+            self._start(now, given, out)
+        return out.effects()
+
+    def snapshot(self) -> bytes:
+        return msgspec.msgpack.encode(self.state)
+
+    def restore(self, data: bytes) -> None:
+        self.state = msgspec.msgpack.decode(data, type=SubscriberState)
+
+    @property
+    def held_count(self) -> int:
+        state = self.state
+        waits = bool(state.inbox.topics) and not state.attached
+        joins = bool(state.inbox.joining)
+        return state.inbox.held_count + len(state.outbox.waiting) + waits + joins
+
+    def _check_message(self, source: str, message: Message) -> None:
+        if source not in self._serves:
+            raise PeerError(f"{source} is no broker and sent a {type(message).__name__}")
+        if type(message) not in _KNOWN:
+            raise PeerError(f"a causal client was sent a {type(message).__name__}")
+        carried = message.catchup if isinstance(message, Attached) else (message,)
+        for one in carried:
+            if isinstance(one, Carried):
+                needs_of(one, self._brokers)
+
+    def _take(self, now: Instant, source: str, message: Message, out: Outgoing) -> None:
+        state = self.state
+        state.heard_at[source] = now
+        state.avoided.pop(source, None)
+        match message:
+            case Carried():
+                self._carried(message, out)
+            case Heard():
+                if message.session == state.session and source in state.homes:
+                    self._promise(message.rounds, out)
+            case Submitted():
+                self._accepted(now, message, out)
+            case Attached():
+                if message.session == state.session and source in state.homes:
+                    self._attached(source, message, out)
+            case Detached():
+                if state.leaving.get(source, 0) <= message.session:
+                    state.leaving.pop(source, None)
+                if message.session == state.session and source in state.homes:
+                    self._move(now, tuple(state.inbox.topics), tuple(state.homes), out)
+            case Excluded():
+                self._avoid(now, source, out)
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def _check(self, requests: Sequence[msgspec.Struct]) -> None:
+        """Refuse the whole batch before anything has changed."""
+        time, count = self.state.outbox.clock.last, 0
+        topics = dict.fromkeys(self.state.inbox.topics, True)
+        for request in requests:
+            if isinstance(request, Publish | Address):
+                count += 1
+                targets = _targets(request)
+                for topic in targets:
+                    if topic not in self._publishes:
+                        raise UsageError(
+                            f"{self.name} does not publish to the topic {topic!r}",
+                            hint=f"it publishes to {', '.join(self._publishes) or 'nothing'}",
+                        )
+                homes_for(targets, self._serves, order=self._order, several=False)
+                if request.time is not None:
+                    if request.time <= time:
+                        raise UsageError(
+                            f"{self.name} has published at {time} already, and a source's times "
+                            f"increase: {request.time} is too early",
+                            hint="leave the time out, and the client's clock gives one",
+                        )
+                    time = request.time
+            elif isinstance(request, Subscribe):
+                topics.update(dict.fromkeys(request.topics, True))
+                self._homes_for(tuple(topics))
+            elif isinstance(request, Unsubscribe):
+                for topic in request.topics:
+                    topics.pop(topic, None)
+            elif isinstance(request, Migrate):
+                self._check_homes(request.homes, tuple(topics))
+            else:
+                raise UsageError(f"a causal client cannot {type(request).__name__}")
+        if len(self.state.outbox.waiting) + count > self._options.outbox_count_max:
+            raise UsageError(
+                f"{self.name} has {len(self.state.outbox.waiting):,} publications that are not "
+                "ordered yet, and no room for more",
+                hint="publish more slowly, or raise outbox_count_max",
+            )
+
+    def _check_homes(self, homes: tuple[str, ...], topics: tuple[str, ...]) -> None:
+        known = [one for one in homes if one in self._serves]
+        missing = [one for one in topics if not any(one in self._serves[home] for home in known)]
+        if len(known) < len(homes) or missing or (len(homes) > 1 and not self._several):
+            raise UsageError(
+                f"{self.name} cannot be served by {', '.join(homes) or 'nobody'}",
+                hint=f"the brokers are {', '.join(self._brokers)}, and one of the homes must "
+                f"serve each of {', '.join(topics)}",
+            )
+
+    def _homes_for(self, topics: tuple[str, ...]) -> tuple[str, ...]:
+        liked = [one for one in self._order if one not in self.state.avoided]
+        try:
+            return homes_for(topics, self._serves, order=liked, several=self._several)
+        except UsageError:
+            return homes_for(topics, self._serves, order=self._order, several=self._several)
+
+    def _obey(self, now: Instant, request: msgspec.Struct, out: Outgoing) -> None:
+        state = self.state
+        held = tuple(state.inbox.topics)
+        if isinstance(request, Publish | Address):
+            targets = _targets(request)
+            event = state.outbox.new_event(
+                now, self.name, targets[0], request.attributes, request.time
+            )
+            out.persist(Published(event, targets))
+            out.note("publish", targets, (event,))
+            state.outbox.add(event, targets)
+            self._submit(now, out)
+        elif isinstance(request, Subscribe):
+            new = tuple(one for one in dict.fromkeys(request.topics) if one not in held)
+            if new:
+                topics = (*held, *new)
+                kept = tuple(state.homes)
+                enough = all(any(t in self._serves[one] for one in kept) for t in topics)
+                self._move(now, topics, kept if enough else self._homes_for(topics), out)
+        elif isinstance(request, Unsubscribe):
+            gone = tuple(one for one in dict.fromkeys(request.topics) if one in held)
+            if gone:
+                topics = tuple(one for one in held if one not in gone)
+                self._move(now, topics, self._homes_for(topics) if topics else (), out)
+                out.note("unsubscribe", gone)
+        elif isinstance(request, Migrate):
+            self._move(now, held, request.homes if held else (), out)
+
+    # --- sessions -----------------------------------------------------------------------------
+
+    def _move(
+        self, now: Instant, topics: tuple[str, ...], homes: tuple[str, ...], out: Outgoing
+    ) -> None:
+        """A new session with these topics at these brokers."""
+        state = self.state
+        for home in state.homes:
+            if home not in homes:
+                state.leaving[home] = state.session
+        for home in homes:
+            state.leaving.pop(home, None)
+        joined_at = state.inbox.to_join(topics)
+        state.session += 1
+        state.inbox.move(topics, joined_at)
+        state.homes = dict.fromkeys(homes)
+        state.attached, state.promised = False, {}
+        out.persist(Moved(state.session, topics, joined_at))
+        state.heard_at.update(dict.fromkeys(homes, now))
+        self._attach(now, out)
+
+    def _attach(self, now: Instant, out: Outgoing) -> None:
+        state, inbox = self.state, self.state.inbox
+        state.asked_at = now
+        ask = Attach(
+            state.session,
+            tuple(inbox.topics),
+            {topic: dict(row) for topic, row in inbox.last.items()},
+            tuple(inbox.fresh),
+            len(state.homes) == 1,
+        )
+        for home, answer in state.homes.items():
+            if answer is None:
+                out.send(home, ask)
+
+    def _attached(self, home: str, answer: Attached, out: Outgoing) -> None:
+        """Only the first answer counts: a later one has a higher floor, and would lose events."""
+        state = self.state
+        if state.homes[home] is None:
+            state.homes[home] = answer
+        answers = [one for one in state.homes.values() if one is not None]
+        if state.attached or len(answers) < len(state.homes):
+            return
+        state.attached = True
+        missed: list[Waiting] = [
+            needs_of(one, self._brokers) for answer in answers for one in answer.catchup
+        ]
+        state.inbox.begin([one.floor for one in answers], missed)
+        gap = tuple(sorted({topic for one in answers for topic in one.gap}))
+        if gap:
+            self._tell_gap(Gap(gap), out)
+        self._drain(out)
+        self._leave(out)
+
+    def _leave(self, out: Outgoing) -> None:
+        """Not before the new homes have answered: until then the old ones keep what is missing."""
+        if self.state.attached or not self.state.homes:
+            for broker, session in self.state.leaving.items():
+                out.send(broker, Detach(session))
+
+    def _tell_gap(self, gap: Gap, out: Outgoing) -> None:
+        out.persist(gap)
+        self.state.position += 1
+        out.deliver(_delivery_of_gap(gap, self.state.position))
+
+    def _avoid(self, now: Instant, broker: str, out: Outgoing) -> None:
+        """This broker is dead or silent: try another."""
+        state = self.state
+        state.avoided[broker] = True
+        state.leaving.pop(broker, None)
+        if broker in state.homes:
+            topics = tuple(state.inbox.topics)
+            self._move(now, topics, self._homes_for(topics), out)
+            state.leaving.pop(broker, None)
+        if state.outbox.target == broker:
+            state.outbox.target = ""
+            self._submit(now, out)
+
+    def _tick(self, now: Instant, out: Outgoing) -> None:
+        state, options = self.state, self._options
+        out.wake(_TICK, now + options.acknowledge_us)
+        state.acknowledged = False
+        for home in list(state.homes):
+            if home in state.homes and now - state.heard_at[home] > options.silence_us:
+                self._avoid(now, home, out)
+        if state.attached:
+            self._acknowledge(out)
+        if now - state.asked_at >= options.repeat_us:
+            self._attach(now, out)
+            self._leave(out)
+        outbox = state.outbox
+        if outbox.waiting and outbox.target:
+            heard = max(outbox.sent_first_at, state.heard_at.get(outbox.target, 0))
+            if now - heard > options.silence_us:
+                self._avoid(now, outbox.target, out)
+            elif now - outbox.sent_at >= options.repeat_us:
+                self._submit(now, out, again=True)
+
+    # --- deliveries ---------------------------------------------------------------------------
+
+    def _carried(self, carried: Carried, out: Outgoing) -> None:
+        state = self.state
+        if carried.session != state.session or not state.attached:
+            return
+        state.inbox.put(needs_of(carried, self._brokers))
+        self._drain(out)
+        if state.inbox.held_count and not state.acknowledged:
+            state.acknowledged = True
+            self._acknowledge(out)
+
+    def _drain(self, out: Outgoing) -> None:
+        inbox = self.state.inbox
+        for carried in inbox.ready():
+            silent = inbox.silent(carried)
+            out.persist(Passed(carried, silent))
+            shown = self._shown(carried)
+            inbox.passed(carried, silent=silent)
+            if not silent:
+                self._know(carried)
+                self.state.position += 1
+                out.deliver(Delivery((shown,), self.state.position))
+        if inbox.caught_up:
+            inbox.finish()
+            out.persist(Caught({topic: dict(row) for topic, row in inbox.last.items()}))
+        self._promise({}, out)
+
+    def _shown(self, carried: Carried) -> Event:
+        """The event under a topic that is held: its own, or the first that it is addressed to."""
+        held = [
+            topic
+            for topic in sorted(carried.at)
+            if topic in self.state.inbox.topics and topic not in self.state.inbox.joining
+        ]
+        if carried.event.topic in held or not held:
+            return carried.event
+        return msgspec.structs.replace(carried.event, topic=held[0])
+
+    def _know(self, carried: Carried) -> None:
+        for topic, n in carried.at.items():
+            lift(self.state.context, topic, carried.origin, n)
+
+    def _promise(self, rounds: Mapping[str, int], out: Outgoing) -> None:
+        """A joined topic is promised when nothing can come any longer that has to be skipped."""
+        state, inbox = self.state, self.state.inbox
+        state.promised.update(rounds)
+        if not inbox.joining or inbox.fresh or not state.attached:
+            return
+        joined = tuple(
+            topic
+            for topic in inbox.joining
+            if state.promised.get(topic, 0) >= inbox.joined_at[topic]
+        )
+        if joined:
+            for topic in joined:
+                del inbox.joining[topic]
+            out.persist(Joined(joined))
+            out.note("subscribe", joined)
+
+    def _acknowledge(self, out: Outgoing) -> None:
+        state, inbox = self.state, self.state.inbox
+        last = {topic: dict(row) for topic, row in inbox.last.items()}
+        ack = Ack(state.session, last, inbox.have(), inbox.waiting_ids())
+        for home in state.homes:
+            out.send(home, ack)
+
+    # --- publications -------------------------------------------------------------------------
+
+    def _submit(self, now: Instant, out: Outgoing, *, again: bool = False) -> None:
+        """Send the oldest publication; one at a time, so that each follows the one before."""
+        state = self.state
+        brokers = sorted(
+            self._order, key=lambda one: (one in state.avoided, one not in state.homes)
+        )
+        first = state.outbox.submit(now, brokers, self._serves, again=again)
+        if first is not None:
+            context = {topic: dict(row) for topic, row in state.context.items()}
+            out.send(state.outbox.target, Submit(*first, context, state.inbox.newest))
+
+    def _accepted(self, now: Instant, answer: Submitted, out: Outgoing) -> None:
+        if answer.seq not in self.state.outbox.waiting:
+            return
+        record = Accepted(answer.seq, answer.origin, answer.at, answer.round)
+        out.persist(record)
+        self._settle(record)
+        self._submit(now, out)
+
+    def _settle(self, record: Accepted) -> None:
+        state = self.state
+        state.outbox.settle(record.seq)
+        state.inbox.newest = max(state.inbox.newest, record.round)
+        for topic, n in record.at.items():
+            lift(state.context, topic, record.origin, n)
+
+    # --- a life after a crash -----------------------------------------------------------------
+
+    def _start(self, now: Instant, given: Started, out: Outgoing) -> None:
+        state = self.state
+        delivered = self._recover(given.records)
+        state.position = min(given.taken_count, len(delivered))
+        # The last life may have ended between the disk and the history: say everything again.
+        published = tuple(one.event for one in given.records if isinstance(one, Published))
+        if published:
+            out.note("publish", (), published)
+        held = tuple(one for one in state.inbox.topics if one not in state.inbox.joining)
+        if held:
+            out.note("subscribe", held)
+        for one in delivered[state.position :]:
+            state.position += 1
+            if isinstance(one, Gap):
+                out.deliver(_delivery_of_gap(one, state.position))
+            else:
+                out.deliver(Delivery((self._shown(one),), state.position))
+        moved = any(isinstance(one, Moved) for one in given.records)
+        topics = tuple(state.inbox.topics) if moved else self._first_topics
+        if topics:
+            self._move(now, topics, self._homes_for(topics), out)
+        self._submit(now, out)
+        out.wake(_TICK, now + self._options.acknowledge_us)
+
+    def _recover(self, records: Iterable[Record]) -> list[Carried | Gap]:
+        """Rebuild the state; everything that was ever delivered."""
+        state, inbox = self.state, self.state.inbox
+        delivered: list[Carried | Gap] = []
+        for record in records:
+            match record:
+                case Published():
+                    state.outbox.remember(record.event, record.topics)
+                case Accepted():
+                    self._settle(record)
+                case Moved():
+                    state.session = record.session
+                    inbox.move(record.topics, record.joined_at)
+                case Passed():
+                    inbox.passed(record.carried, silent=record.silent)
+                    if not record.silent:
+                        self._know(record.carried)
+                        delivered.append(record.carried)
+                case Caught():
+                    inbox.floor = {topic: dict(row) for topic, row in record.last.items()}
+                    inbox.finish()
+                case Joined():
+                    for topic in record.topics:
+                        inbox.joining.pop(topic, None)
+                case Gap():
+                    delivered.append(record)
+        return delivered
+
+
+def _targets(request: Publish | Address) -> tuple[str, ...]:
+    if isinstance(request, Publish):
+        return (request.topic,)
+    if not request.topics:
+        raise UsageError("an event needs a topic", hint="give at least one")
+    return tuple(dict.fromkeys(request.topics))
+
+
+def _delivery_of_gap(gap: Gap, position: int) -> Delivery:
+    return Delivery((), position, False, GAP, key=gap.topics)
+
+
+_KNOWN = frozenset({Carried, Heard, Submitted, Attached, Detached, Excluded})

@@ -1,0 +1,69 @@
+"""Vectors: how far each origin has come in each topic.
+
+A vector maps topics to origins to positions. What is absent is 0. Everything that the protocol
+knows about the past (what was delivered, what is stable, what an event follows) has this one form,
+and is only ever raised. The module knows no protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+Vector = dict[str, dict[str, int]]
+"""Topic to origin to the last position."""
+
+Entry = tuple[str, str, int]
+"""Topic, origin, position."""
+
+_NONE: dict[str, int] = {}
+
+
+def position(vector: Vector, topic: str, origin: str) -> int:
+    """
+    >>> position({"T": {"a": 3}}, "T", "a"), position({}, "T", "a")
+    (3, 0)
+    """
+    return vector.get(topic, _NONE).get(origin, 0)
+
+
+def lift(vector: Vector, topic: str, origin: str, n: int) -> None:
+    """Raise one position; a lower one changes nothing."""
+    row = vector.setdefault(topic, {})
+    if n > row.get(origin, 0):
+        row[origin] = n
+
+
+def join(vector: Vector, other: Vector) -> None:
+    """Raise every position to that of another vector.
+
+    >>> mine = {"T": {"a": 3}}
+    >>> join(mine, {"T": {"a": 1, "b": 2}})
+    >>> mine
+    {'T': {'a': 3, 'b': 2}}
+    """
+    for topic, row in other.items():
+        mine = vector.get(topic)
+        if mine is None:
+            vector[topic] = dict(row)
+            continue
+        for origin, n in row.items():
+            if n > mine.get(origin, 0):
+                mine[origin] = n
+
+
+def restricted(vector: Vector, topics: Container[str]) -> Vector:
+    """A copy with only these topics."""
+    return {topic: dict(row) for topic, row in vector.items() if topic in topics}
+
+
+def entries(vector: Vector) -> Iterator[Entry]:
+    return ((topic, origin, n) for topic, row in vector.items() for origin, n in row.items())
+
+
+def covers(vector: Vector, other: Vector) -> bool:
+    """Is nothing of the other vector beyond this one?
+
+    >>> covers({"T": {"a": 3}}, {"T": {"a": 3}}), covers({}, {"T": {"a": 1}})
+    (True, False)
+    """
+    return all(n <= position(vector, topic, origin) for topic, origin, n in entries(other))
