@@ -4,7 +4,7 @@ The forest is the elimination tree of the overlap graph in rank order: the paren
 highest-ranked one among its lower neighbours and those that its children still need. Paths in it
 that meet once stay together, so first-in-first-out links keep the order of everything that shares a
 sequencer. The published routes skip sequencers, and pairwise orders can form a circle: a deadlock
-without any fault (Baldoni 2012, Lemmas 1 and 2).
+without any fault (Baldoni 2015, Lemmas 1 and 2).
 
 `parents` works out the whole forest. `Branch` is one sequencer's part of it: it grows while
 messages are under way, and changes its parent only behind a flush. Rank 0 is the lowest.

@@ -3,7 +3,7 @@
 `overlap` makes the whole graph from all subscriptions, for whoever ranks and measures. `Edges` is
 what one sequencer keeps of it: its own edges, counted up and down as subscribers come and go. An
 edge is turned on when enough subscribers hold both topics and off only when none does: one that
-went off while somebody still needs it would break the order (Baldoni 2012, Theorem 1 overlooks it).
+went off while somebody still needs it would break the order (Baldoni 2015, Theorem 1 overlooks it).
 Nothing here knows ranks or messages.
 """
 

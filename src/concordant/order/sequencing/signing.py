@@ -4,7 +4,7 @@ It takes contents in the order in which they were made durable and says what is 
 contents in the same order give the same state, so a sequencer that crashed, or a replica that takes
 over, goes on from its log. The order of two topics is decided at one place, the sequencer of the
 lower one; everything between sequencers goes up the forest, so that what shares a sequencer keeps
-its order (Baldoni 2012, figure 2, corrected).
+its order (Baldoni 2015, figure 2, corrected).
 
 It knows no time, no links and no disk.
 """
@@ -118,7 +118,7 @@ class Signer(msgspec.Struct):
             self._known(content.topics)
         elif isinstance(content, Fill | Introduce):
             self._known((content.topic, *content.todo))
-        elif type(content) not in _STEPS:
+        elif type(content) not in STEPS:
             raise PeerError(f"a sequencer was sent a {type(content).__name__}")
 
     def _known(self, topics: Iterable[str]) -> None:
@@ -145,7 +145,7 @@ class Signer(msgspec.Struct):
                 )
             if isinstance(content, Link | Flushed):
                 return
-        _STEPS[type(content)](self, source, content, out, signed)
+        STEPS[type(content)](self, source, content, out, signed)
         if self.preparing and not self.prepared and not self.open and not self.introducing:
             self.prepared = True
             out.append((self.coordinator, Prepared(self.preparing, self.topic, self.count)))
@@ -214,7 +214,7 @@ class Signer(msgspec.Struct):
         else:
             finished = Introduced(message.client, message.version)
         if message.topic == self.topic:
-            _STEPS[type(finished)](self, "", finished, out, signed)
+            STEPS[type(finished)](self, "", finished, out, signed)
         else:
             out.append((self.addresses[message.topic], finished))
 
@@ -340,7 +340,7 @@ class Signer(msgspec.Struct):
 
 _OF_AN_EPOCH = frozenset({Fill, Introduce, Link, Flush, Flushed})
 
-_STEPS: dict[type[Content], Callable[[Signer, str, Any, Sent, list[Signed]], None]] = {
+STEPS: dict[type[Content], Callable[[Signer, str, Any, Sent, list[Signed]], None]] = {
     Create: Signer._create,
     Fill: Signer._fill,
     Done: Signer._done,

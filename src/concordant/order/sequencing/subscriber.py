@@ -2,7 +2,7 @@
 
 An event is next if it has the next number of its topic and everything that its timestamp names
 before it, of topics that are held, has been delivered. A timestamp's entries of other topics are
-passed over (Baldoni 2012, figure 3, corrected: published, they are waited for). What is not next
+passed over (Baldoni 2015, figure 3, corrected: published, they are waited for). What is not next
 waits in a holdback of its topic. With `tag` it does not wait for ever: after a time, or when too
 many wait, an event is delivered without those before it; one of those that comes after all is
 delivered out of order and says so.
