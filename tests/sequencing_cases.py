@@ -17,7 +17,13 @@ from concordant.machine.contract import Machine
 from concordant.machine.requests import Publish, Subscribe, Unsubscribe
 from concordant.model.history import Row
 from concordant.order.sequencing.client import SequencingClient
-from concordant.order.sequencing.messages import SequencingOptions, sequencer_of
+from concordant.order.sequencing.coordinator import Coordinator
+from concordant.order.sequencing.messages import (
+    COORDINATOR,
+    Rerank,
+    SequencingOptions,
+    sequencer_of,
+)
 from concordant.order.sequencing.sequencer import TopicSequencer
 from concordant.sim.network import Latency, NetworkSpec
 from concordant.sim.recorder import Recorder
@@ -50,6 +56,8 @@ class Case:
     forever: bool = False
     """They do not come back."""
     loss: float = 0.0
+    reranks: tuple[str, ...] = ()
+    """New rankings, each asked for once at a random moment."""
     turns: int = 0
     """So many events of one publisher, each on the next topic."""
     level: str = ""
@@ -106,6 +114,9 @@ def play(case: Case, seed: int) -> Played:
     for turn in range(case.turns):
         topic = case.topics[turn % len(case.topics)]
         world.call(turn * 500, partial(world.command, "p", Publish(topic)))
+    for order in case.reranks:
+        at = rng.randrange(case.spread_ms * 1_000)
+        world.call(at, partial(world.command, COORDINATOR, Rerank(tuple(order))))
     for node in case.crashes:
         at = rng.randrange(case.spread_ms * 2_000)
         world.call(at, partial(world.crash, node))
@@ -144,7 +155,7 @@ def held_count(world: World) -> int:
 
 
 def _unsent(machine: Machine, to: str) -> int:
-    assert isinstance(machine, SequencingClient | TopicSequencer)
+    assert isinstance(machine, SequencingClient | TopicSequencer | Coordinator)
     box = machine._state.channels.outboxes.get(to)
     return len(box.waiting) if box is not None else 0
 
@@ -153,6 +164,8 @@ def _build(world: World, case: Case) -> None:
     options = with_options(case.options, edge_on=case.edge_on)
     sequencers = {topic: sequencer_of(topic) for topic in case.topics}
     held = {f"s{number}": tuple(topics) for number, topics in enumerate(case.holds)}
+    if case.reranks:
+        world.add(COORDINATOR, partial(Coordinator, sequencers, options=options))
     for topic in case.topics:
         world.add(
             sequencer_of(topic),

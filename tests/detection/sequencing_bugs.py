@@ -23,11 +23,14 @@ from concordant.order.sequencing.client import SequencingClient
 from concordant.order.sequencing.forest import Branch, Out
 from concordant.order.sequencing.messages import (
     Begin,
+    Commit,
     Create,
     Enter,
     Entered,
     Fill,
     Link,
+    Prepare,
+    Prepared,
     Signed,
 )
 from concordant.order.sequencing.overlap import Edges
@@ -247,6 +250,42 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
     correct = signing.STEPS[Create]
     patch.setitem(signing.STEPS, Create, create)
+
+
+RERANKING = Case(("123", "23", "12"), "123" * 6, spread_ms=200, latency_ms=40, reranks=("321",))
+
+
+@bug(
+    "what is under way when the order changes is discarded (2011, section 5)",
+    RERANKING,
+    "Drained",
+)
+def _(patch: pytest.MonkeyPatch) -> None:
+    correct = Signer.handle
+
+    def handle(self: Signer, source: str, content: Any, out: Any, signed: Any) -> None:
+        if isinstance(content, Fill) and content.epoch < self.epoch:
+            return
+        opened, self.open = self.open, {} if isinstance(content, Commit) else self.open
+        if isinstance(content, Prepare):
+            self.preparing, self.prepared = content.epoch, True
+            out.append((self.coordinator, Prepared(content.epoch, self.topic, self.count)))
+        else:
+            correct(self, source, content, out, signed)
+        if isinstance(content, Commit):
+            self.open = {**opened, **self.open}
+
+    patch.setattr(Signer, "handle", handle)
+
+
+@bug("a new order begins without the counts of the old one", RERANKING, *TOTAL, "Drained")
+def _(patch: pytest.MonkeyPatch) -> None:
+    correct = signing.STEPS[Commit]
+
+    def commit(self: Signer, source: str, given: Commit, out: Any, signed: Any) -> None:
+        correct(self, source, msgspec.structs.replace(given, counts={}), out, signed)
+
+    patch.setitem(signing.STEPS, Commit, commit)
 
 
 # --- mistakes that one could make -----------------------------------------------------------------

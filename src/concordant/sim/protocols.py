@@ -50,6 +50,15 @@ class Layout(msgspec.Struct, frozen=True):
                 found.setdefault(topic, []).append(name)
         return {topic: tuple(names) for topic, names in found.items()}
 
+    @property
+    def members(self) -> dict[str, dict[str, tuple[str, ...]]]:
+        """For each topic, who subscribes to it, with all that they subscribe to."""
+        found: dict[str, dict[str, tuple[str, ...]]] = {}
+        for name, topics in self.subscribes.items():
+            for topic in topics:
+                found.setdefault(topic, {})[name] = topics
+        return found
+
 
 def layout_of(scenario: Scenario, seed: str) -> Layout:
     """Topics of publishers by turns, topics of subscribers by popularity."""

@@ -15,7 +15,7 @@ import msgspec
 
 from concordant.errors import UsageError
 from concordant.files.toml import decode_toml, read_toml
-from concordant.order.sequencing.messages import sequencer_of
+from concordant.order.sequencing.messages import COORDINATOR, sequencer_of
 from concordant.sim.network import NetworkSpec
 
 FaultKind = Literal[
@@ -245,7 +245,7 @@ def checked(scenario: Scenario, *, place: str) -> None:
         for topic in (*change.subscribe, *change.unsubscribe):
             if topic not in scenario.topics:
                 refuse(f"there is no topic {topic!r}", where, f"they end with T{topology.topics}")
-    known = (*scenario.nodes, "sequencer", *map(sequencer_of, scenario.topics))
+    known = (*scenario.nodes, "sequencer", *map(sequencer_of, scenario.topics), COORDINATOR)
     for number, fault in enumerate(scenario.faults, 1):
         where = f"[faults {number}]"
         named = fault.nodes if fault.kind == "partition" else (fault.node,)

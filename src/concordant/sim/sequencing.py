@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from concordant.order.sequencing.client import SequencingClient
-from concordant.order.sequencing.messages import SequencingOptions, sequencer_of
+from concordant.order.sequencing.coordinator import Coordinator
+from concordant.order.sequencing.messages import COORDINATOR, SequencingOptions, sequencer_of
 from concordant.order.sequencing.sequencer import TopicSequencer
 from concordant.sim.scenario import Scenario
 from concordant.sim.world import World
@@ -23,24 +25,26 @@ def build(
     options: SequencingOptions,
     clients: Callable[..., None],
 ) -> None:
-    """Topics are ranked by their names' order, which is by popularity; `clients` adds clients."""
+    """Topics are ranked as they are listed, the most popular lowest; `clients` adds clients."""
     shape = scenario.topology
     sequencers = {topic: sequencer_of(topic) for topic in scenario.topics}
-    for topic in scenario.topics:
-
-        def make(topic: str = topic) -> TopicSequencer:
-            return TopicSequencer(
-                topic,
-                sequencers=sequencers,
-                subscriptions=layout.subscribes,
-                options=options,
-            )
-
-        address = sequencer_of(topic)
-        world.add(address, make, service_us=shape.service_us, sync_us=shape.sync_us)
+    members = layout.members
+    add = partial(world.add, service_us=shape.service_us, sync_us=shape.sync_us)
+    for topic, address in sequencers.items():
+        make = partial(
+            TopicSequencer,
+            topic,
+            sequencers=sequencers,
+            subscriptions=members.get(topic, {}),
+            options=options,
+        )
+        add(address, make)
+    if options.survey_us:
+        add(COORDINATOR, partial(Coordinator, sequencers, options=options))
     clients(SequencingClient, world, scenario, layout, options=options, sequencers=sequencers)
 
 
 def servers(scenario: Scenario) -> tuple[str, ...]:
-    """The nodes of the sequencers."""
-    return tuple(sequencer_of(topic) for topic in scenario.topics)
+    """The nodes of the sequencers, and of the coordinator if it surveys them."""
+    coordinator = (COORDINATOR,) if scenario.parameters.get("survey_us") else ()
+    return (*(sequencer_of(topic) for topic in scenario.topics), *coordinator)

@@ -40,6 +40,14 @@ class SequencingOptions(ClientOptions, frozen=True):
     what is refused."""
     log_count_max: int = 50_000
     """Records after which a sequencer writes its state instead."""
+    prepare_us_max: Duration = 5 * SECOND
+    """So long a change of the ranking may wait for the slowest sequencer; then it is given up."""
+    survey_us: Duration = 0
+    """How often the coordinator looks for a better ranking; 0: only when it is asked."""
+    gain_percent_min: int = 20
+    """So many of the hops a new ranking must save: events wait while it is installed."""
+    trial_count_max: int = 200
+    """Moves that are tried to improve a ranking."""
 
 
 # --- clients and sequencers -----------------------------------------------------------------------
@@ -185,6 +193,10 @@ class Abort(msgspec.Struct, frozen=True, tag=True, gc=False):
     epoch: int
 
 
+class Survey(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """With whom are you ordered, and how far are you?"""
+
+
 class Report(msgspec.Struct, frozen=True, tag=True, gc=False):
     """With whom I am ordered, and how many events I have signed: what a ranking is made from."""
 
@@ -212,7 +224,6 @@ Content = (
     | Prepared
     | Commit
     | Abort
-    | Report
 )
 
 
@@ -254,6 +265,19 @@ class Handled(msgspec.Struct, frozen=True, tag=True, gc=False):
     content: Content
 
 
+class Proposed(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """At the coordinator: a new order is being prepared."""
+
+    epoch: int
+    order: tuple[str, ...]
+
+
+class Aborted(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """At the coordinator: nothing came of it."""
+
+    epoch: int
+
+
 class Saved(msgspec.Struct, frozen=True, tag=True, gc=False):
     """At a sequencer: its whole state, in place of the inputs before."""
 
@@ -283,6 +307,15 @@ class Notified(Delivered, frozen=True, tag=True, gc=False):
     """At a client: an event is, or is about to be, delivered; with its timestamp."""
 
     timestamp: Timestamp = msgspec.field(default_factory=dict)
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+class Rerank(msgspec.Struct, frozen=True, gc=False):
+    """To the coordinator: this is to be the order of the topics, the lowest first."""
+
+    order: tuple[str, ...]
 
 
 def sequencer_of(topic: str) -> str:

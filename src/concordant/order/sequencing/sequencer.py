@@ -27,6 +27,7 @@ from concordant.order.sequencing.messages import (
     Saved,
     SequencingOptions,
     Signed,
+    Survey,
 )
 from concordant.order.sequencing.signing import Sent, Signer
 from concordant.order.streams import Ask, Gone, Mark, Stream
@@ -115,7 +116,7 @@ class TopicSequencer:
         for message in given.messages:
             if isinstance(message, Parcel):
                 state.signer.check(message.content)
-            elif not isinstance(message, Receipt | Ask):
+            elif not isinstance(message, Receipt | Ask | Survey):
                 raise PeerError(f"a sequencer was sent a {type(message).__name__}")
         step = _Step()
         for message in given.messages:
@@ -130,6 +131,8 @@ class TopicSequencer:
                 state.channels.settle(source, message)
             elif isinstance(message, Ask):
                 self._answer(source, message, step)
+            elif isinstance(message, Survey):
+                step.sends.setdefault(source, []).append(state.signer.report())
         self._act(now, step, given.cause, out)
 
     def _take(
