@@ -27,7 +27,8 @@ class Placed(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """The tables of one broker: hop by advertisement; hop and those who were told, by subscription."""
+    """The tables of one broker: the hop of each advertisement; the hop of each subscription, and
+    the neighbours that were told of it."""
 
     advertisements: Mapping[str, str]
     subscriptions: Mapping[str, tuple[str, tuple[str, ...]]]

@@ -51,6 +51,9 @@ class ClientState(msgspec.Struct):
 class Client:
     """A publisher and subscriber without transactions."""
 
+    _compound: tuple[type[Request], ...] = ()
+    """Requests that are done in several steps of which a later one may be refused."""
+
     def __init__(self, name: str, *, broker: str) -> None:
         self.name = name
         self._broker = broker
@@ -81,14 +84,7 @@ class Client:
             for message in given.messages:
                 self._receive(now, message, given.cause, out)
         elif isinstance(given, Command):
-            # All or nothing: a later one that is refused must not leave an earlier one done.
-            before = self.snapshot()
-            try:
-                for request in given.requests:
-                    self._ask(now, request, given.cause, out)
-            except UsageError:
-                self.restore(before)
-                raise
+            self._ask_all(now, given, out)
         elif isinstance(given, Started):
             self._state.number = max(self._state.number, now)
             self._send(Hello(), given.cause, out)
@@ -96,14 +92,25 @@ class Client:
 
     # --- requests -----------------------------------------------------------------------------
 
+    def _ask_all(self, now: Instant, given: Command, out: list[Effect]) -> None:
+        """All or nothing: one that is refused must not leave an earlier one done."""
+        several = len(given.requests) > 1 or isinstance(given.requests[0], self._compound)
+        before = self.snapshot() if several else b""
+        try:
+            for request in given.requests:
+                self._ask(now, request, given.cause, out)
+        except UsageError:
+            if several:
+                self.restore(before)
+            raise
+
     def _ask(self, now: Instant, request: Request, cause: int, out: list[Effect]) -> None:
         if not self._state.connected:
             raise UsageError(
                 f"{self.name} is not connected yet", hint="wait for its broker's welcome"
             )
         if isinstance(request, Publish):
-            event = self.event_of(now, request)
-            self.check_advertised(event, self._state.advertisements)
+            event = self.event_of(now, request, self._state.advertisements)
             out.append(Note(step="publish", events=(event,), cause=cause))
             self._send(Published(event), cause, out)
         else:
@@ -141,18 +148,19 @@ class Client:
         self._state.number += 1
         return int(self._state.number)
 
-    def event_of(self, now: Instant, request: Publish) -> Event:
+    def event_of(self, now: Instant, request: Publish, advertised: dict[str, Entry]) -> Event:
+        """The event of a request. What no advertisement covers would reach nobody: brokers route
+        subscriptions towards advertisements."""
+        number = self._state.number + 1
         time = now if request.time is None else request.time
-        return Event(request.topic, self.name, self.next_number(), time, dict(request.attributes))
-
-    @staticmethod
-    def check_advertised(event: Event, advertised: dict[str, Entry]) -> None:
-        """Brokers route by advertisements: what none covers would reach nobody."""
+        event = Event(request.topic, self.name, number, time, dict(request.attributes))
         if not any(one.filter.matches(event) for one in advertised.values()):
             raise UsageError(
                 f"no advertisement covers {event.topic} {dict(event.attributes)}",
                 hint="advertise such events before you publish one",
             )
+        self._state.number = number
+        return event
 
     # --- messages -----------------------------------------------------------------------------
 
@@ -169,8 +177,8 @@ class Client:
         elif isinstance(message, Welcome):
             state = self._state
             state.connected = True
-            state.advertisements = _by_name(message.advertisements)
-            state.subscriptions = _by_name(message.subscriptions)
+            state.advertisements = by_name(message.advertisements)
+            state.subscriptions = by_name(message.subscriptions)
 
     def _deliver(self, event: Event, cause: int, out: list[Effect]) -> None:
         self._state.position += 1
@@ -197,7 +205,7 @@ def _taken(name: str, names: dict[str, Entry]) -> Entry:
     return names.pop(name)
 
 
-def _by_name(entries: tuple[tuple[str, Filter], ...]) -> dict[str, Entry]:
+def by_name(entries: tuple[tuple[str, Filter], ...]) -> dict[str, Entry]:
     return {id.partition("/")[2].rpartition("#")[0]: Entry(id, one) for id, one in entries}
 
 

@@ -1,0 +1,1 @@
+"""Transactions of several clients over the overlay: all of their operations count, or none."""

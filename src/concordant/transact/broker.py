@@ -1,0 +1,88 @@
+"""Brokers with transactions as machines: messages and timers in, messages and timers out.
+
+`SharedBroker` takes static and open transactions, `IsolatedBroker` isolated ones. Both do regular
+traffic as a plain broker does. An overlay has brokers of one kind: isolated transactions promise
+that nobody reads what is not committed, and shared tables show just that.
+"""
+
+from __future__ import annotations
+
+from concordant.errors import PeerError, UsageError
+from concordant.machine.effects import Effect
+from concordant.machine.inputs import Command, Input, Message, Received, TimerFired
+from concordant.machine.instant import Instant
+from concordant.route.broker import REGULAR, sends
+from concordant.transact.answers import perform, performed
+from concordant.transact.markers import echo, place
+from concordant.transact.messages import (
+    BETWEEN_BROKERS,
+    FROM_CLIENTS,
+    Echo,
+    Mark,
+    Perform,
+    Performed,
+    Place,
+)
+from concordant.transact.options import TransactOptions
+from concordant.transact.shared import SharedRouter
+
+
+class SharedBroker:
+    """A broker for static and open transactions."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        neighbours: tuple[str, ...] = (),
+        options: TransactOptions | None = None,
+    ) -> None:
+        self.name = name
+        self.router = SharedRouter(name, neighbours, options=options)
+
+    def handle(self, now: Instant, given: Input) -> list[Effect]:
+        router = self.router
+        router.now, router.cause = now, given.cause
+        if isinstance(given, Received):
+            for message in given.messages:
+                check(given.source, message, router.is_broker(given.source))
+            for message in given.messages:
+                self._take(given.source, message)
+        elif isinstance(given, TimerFired):
+            for name in given.names:
+                router.wake(name)
+        elif isinstance(given, Command):
+            raise UsageError("a broker takes no requests", hint="send them to a client")
+        out, router.out = router.out, []
+        effects, router.effects = router.effects, []
+        return [*effects, *sends(out, given.cause)]
+
+    def _take(self, hop: str, message: Message) -> None:
+        match message:
+            case Place() | Mark():
+                place(self.router, hop, message)
+            case Echo():
+                echo(self.router, hop, message)
+            case Perform():
+                perform(self.router, hop, message)
+            case Performed():
+                performed(self.router, hop, message)
+            case _:
+                self.router.take(hop, message)
+
+    @property
+    def held_count(self) -> int:
+        return self.router.held_count
+
+    def snapshot(self) -> bytes:
+        return self.router.snapshot()
+
+    def restore(self, data: bytes) -> None:
+        self.router.restore(data)
+
+
+def check(source: str, message: Message, broker: bool) -> None:
+    """Refuse what a hop has no business to send."""
+    if not isinstance(message, (*REGULAR, *(BETWEEN_BROKERS if broker else FROM_CLIENTS))):
+        who = "a broker" if broker else "a client"
+        raise PeerError(f"{source}, {who}, sent a {type(message).__name__}")
