@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from concordant.check.levels_delivery import no_creation, no_duplication, subscribed, validity
 from concordant.check.levels_index import Seen, seen
-from concordant.check.levels_order import agreed, causal, fifo, tags, total
+from concordant.check.levels_order import agreed, causal, fifo, relation_order, tags, total
 from concordant.check.verdict import Verdict
 from concordant.errors import UsageError
 from concordant.model.history import Row
@@ -34,7 +34,7 @@ LEVELS: dict[str, tuple[Check, ...]] = {
     "none": (no_creation, subscribed),
     "fifo": (*_DELIVERY, fifo, validity),
     "causal": (*_DELIVERY, fifo, causal, validity),
-    "agreed": (*_DELIVERY, fifo, agreed, validity),
+    "agreed": (*_DELIVERY, fifo, agreed, relation_order, validity),
     "total": (*_DELIVERY, total_order, tags, validity),
     "total strict": (*_DELIVERY, fifo, causal, total_order_strict, tags, validity),
 }

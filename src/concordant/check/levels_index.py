@@ -36,6 +36,8 @@ class Delivered:
     """The topics that the process had subscribed at that moment; None if nothing was said."""
     doubted: bool
     """The process had given up waiting for somebody before."""
+    spell: int = 0
+    """How often the process had unsubscribed something before."""
 
 
 @dataclass
@@ -51,6 +53,9 @@ class Process:
     ever_subscribed: bool = False
     up: bool = True
     doubted: bool = False
+    spell: int = 0
+    gapped: bool = False
+    """It was told that something is missing for good, by a delivery without events."""
     correlates: bool = False
     """It delivers relations, so which events it is owed is not for a level to say."""
 
@@ -91,12 +96,14 @@ def seen(rows: Iterable[Row]) -> Seen:
         process = index.processes.get(row.process)
         if process is None:
             process = index.processes[row.process] = Process(row.process)
-        if row.step == "deliver":
+        if row.step == "deliver" and not row.events:
+            process.gapped = True
+        elif row.step == "deliver":
             item: Item = row.events[0]
             if row.conjunction:
                 process.correlates = True
                 item = (row.subscription, row.conjunction, row.key, row.events)
-            delivered = Delivered(item, row, held.get(row.process), process.doubted)
+            delivered = Delivered(item, row, held.get(row.process), process.doubted, process.spell)
             process.steps.append(delivered)
             process.deliveries.append(delivered)
         elif row.step == "publish":
@@ -113,6 +120,7 @@ def seen(rows: Iterable[Row]) -> Seen:
                 process.held.setdefault(topic, row)
             held[row.process] = frozenset(process.held)
         elif row.step == "unsubscribe":
+            process.spell += 1
             for topic in row.topics:
                 process.held.pop(topic, None)
             held[row.process] = frozenset(process.held)

@@ -158,6 +158,22 @@ def total(index: Seen, *, strict: bool) -> Verdict:
     """
     name = "Total Order, strict" if strict else "Total Order"
     sequences = [(process, process.in_order) for process in index.subscribers]
+    return _one_order(name, sequences, strict=strict)
+
+
+def relation_order(index: Seen) -> Verdict:
+    """Any two processes deliver the relations that both deliver in the same order, whatever other
+    subscriptions they have (Wilkin 2015, Disjunction Total Order)."""
+    sequences = [
+        (process, [one for one in process.in_order if one.row.conjunction])
+        for process in index.subscribers
+    ]
+    return _one_order("Relation Order", sequences, strict=True)
+
+
+def _one_order(
+    name: str, sequences: Sequence[tuple[Process, list[Delivered]]], *, strict: bool
+) -> Verdict:
     checked = sum(len(sequence) for _, sequence in sequences)
     circles = _in_circles([sequence for _, sequence in sequences])
     if not circles:
@@ -234,16 +250,17 @@ def _held_together(one: Delivered, other: Delivered) -> bool:
 def agreed(index: Seen) -> Verdict:
     """Processes with the same subscription deliver the same relations in the same order.
 
-    From the first relation on that both have: whoever joined later has missed what was before.
+    From the first relation on that both have: whoever joined later has missed what was before. Who
+    has left meanwhile, and joined again, counts as another.
     """
     checked = 0
     groups: dict[str, list[tuple[Process, list[Delivered]]]] = {}
     for process in index.subscribers:
-        by_name: dict[str, list[Delivered]] = {}
+        by_name: dict[tuple[str, int], list[Delivered]] = {}
         for one in process.in_order:
             if one.row.conjunction:
-                by_name.setdefault(one.row.subscription, []).append(one)
-        for name, sequence in by_name.items():
+                by_name.setdefault((one.row.subscription, one.spell), []).append(one)
+        for (name, _), sequence in by_name.items():
             groups.setdefault(name, []).append((process, sequence))
     for group in groups.values():
         for (p, mine), (q, theirs) in pairwise(group):

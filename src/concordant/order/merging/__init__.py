@@ -1,0 +1,1 @@
+"""Ordered merging: events of several topics in one agreed sequence per signature (Wilkin 2015)."""

@@ -1,0 +1,510 @@
+"""A client of ordered merging: publishes to roots, subscribes conjunctions, delivers relations.
+
+Each conjunction has a stream of its own, and its events go to its own matcher only. Streams are
+merged by (logical time, conjunction): an event is fed when no stream can still bring one that
+belongs before it. So two subscribers that hold the same two conjunctions deliver the relations of
+both in one order, whatever else they hold. Where a stream is silent, a mark is asked of its merger.
+
+What was fed is durable before it is delivered; after a crash the session goes on where it was, or,
+if its merger has given it up, a new one begins with the queues of another subscriber.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from concordant.errors import UsageError
+from concordant.machine.effects import Deliver, Delivery, Effect, Note, Persist, Send, SetTimer
+from concordant.machine.holdback import Holdback
+from concordant.machine.inputs import Command, Message, Received, Record, Request, Started
+from concordant.machine.instant import Instant
+from concordant.model.event import Event
+from concordant.model.subscription import Subscription
+from concordant.model.topic import Schemas
+from concordant.order.client import Client, ClientState, Published, foreign
+from concordant.order.merging.inflow import Inflow
+from concordant.order.merging.matcher import Correlating, Matcher, Plain
+from concordant.order.merging.merge import awaited, first_head, unmarked
+from concordant.order.merging.messages import (
+    Accepted,
+    Advance,
+    Batch,
+    Complete,
+    Cut,
+    Detach,
+    Elsewhere,
+    Ended,
+    Ev,
+    Queues,
+    Recut,
+)
+from concordant.order.merging.options import MergingOptions
+from concordant.order.merging.outlet import Outlet
+from concordant.order.merging.overlay import hosts_of, name_of, signature_named
+from concordant.order.merging.records import (
+    Begun,
+    Closed,
+    Correlate,
+    Drop,
+    Fed,
+    Opened,
+    Through,
+)
+from concordant.order.merging.stream import Stream, Wanted, wanted
+from concordant.order.streams import Numbered
+
+_TICK = "tick"
+_KNOWN = frozenset({Accepted, Elsewhere, Batch, Ended, Queues})
+
+
+class MergedState(ClientState, kw_only=True):
+    """What is on its way to roots, and the sessions."""
+
+    outlets: dict[str, Outlet] = msgspec.field(default_factory=dict)
+    streams: dict[str, Stream] = msgspec.field(default_factory=dict)
+    leaving: dict[str, tuple[str, int]] = msgspec.field(default_factory=dict)
+    """Consumers whose sessions are to end: merger and session."""
+    left_at: Instant = 0
+    sessions: int = 0
+    """The number of the last session."""
+    positions: dict[str, int] = msgspec.field(default_factory=dict)
+    reached: int = 0
+    """The greatest logical time that was fed."""
+
+
+class _Saved(msgspec.Struct):
+    state: MergedState
+    matchers: dict[str, bytes]
+
+
+class MergedClient(Client):
+    """See the module's text."""
+
+    _state: MergedState
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        hosts: Sequence[str],
+        subscriptions: Sequence[Subscription] = (),
+        schemas: Schemas | None = None,
+        merging: MergingOptions | None = None,
+        **others: Any,
+    ) -> None:
+        """`topics` are delivered event by event, `subscriptions` as relations, both from the start;
+        `schemas` are needed for subscriptions."""
+        super().__init__(name, **others)
+        self._hosts = tuple(hosts)
+        self._merging = merging or MergingOptions()
+        self._schemas = schemas or {}
+        self._matchers: dict[str, Matcher] = {}
+        self._first = [one for each in subscriptions for one in wanted(each)]
+        self._first += [Wanted(None, topic=topic) for topic in self._state.topics]
+
+    def _new_state(self, topics: dict[str, bool]) -> Any:
+        return MergedState(topics)
+
+    def _channels(self, topics: tuple[str, ...]) -> tuple[str, ...]:
+        del topics  # nothing is disseminated
+        return ()
+
+    def _replicas(self, merger: str) -> tuple[str, ...]:
+        count = self._merging.replication.replica_count
+        return hosts_of(signature_named(merger), self._hosts, count)
+
+    def _matcher(self, one: Wanted) -> Matcher:
+        if one.subscription is None:
+            return Plain()
+        return Correlating(one.subscription, self._schemas)
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def _check(self, requests: tuple[Request, ...]) -> None:
+        names = {
+            one.wanted.subscription.name
+            for one in self._state.streams.values()
+            if one.wanted.subscription is not None
+        }
+        for request in requests:
+            if isinstance(request, Correlate):
+                name = request.subscription.name
+                if name in names:
+                    raise UsageError(
+                        f"{self.name} has a subscription {name!r} already",
+                        hint="drop it first, or give the new one another name",
+                    )
+                names.add(name)
+                for one in wanted(request.subscription):
+                    self._matcher(one)  # it raises if a topic or an attribute is unknown
+        super()._check(tuple(one for one in requests if not isinstance(one, Correlate | Drop)))
+
+    def _check_room(self, count: int) -> None:
+        waiting = sum(len(one.waiting) for one in self._state.outlets.values())
+        if waiting + count > self._merging.outbox_count_max:
+            raise UsageError(
+                f"{self.name} has {waiting:,} events on their way, and no room for more",
+                hint="publish more slowly, or raise outbox_count_max",
+            )
+
+    def _obey(self, now: Instant, given: Command, out: list[Effect]) -> None:
+        others: list[Request] = []
+        for request in given.requests:
+            if not isinstance(request, Correlate | Drop):
+                others.append(request)
+                continue
+            super()._obey(now, Command(tuple(others), given.cause), out)
+            others = []
+            if isinstance(request, Correlate):
+                for one in wanted(request.subscription):
+                    self._open(now, one, given.cause, out)
+            else:
+                names = [
+                    name
+                    for name, one in self._state.streams.items()
+                    if one.wanted.subscription is not None
+                    and one.wanted.subscription.name == request.name
+                ]
+                self._close(now, names, given.cause, out)
+        super()._obey(now, Command(tuple(others), given.cause), out)
+
+    def _asked(self, topic: str) -> bool:
+        found = self._state.streams.get(topic)
+        return found is not None and found.wanted.subscription is None
+
+    def _join(self, now: Instant, topics: tuple[str, ...], cause: int, out: list[Effect]) -> None:
+        for topic in topics:
+            self._open(now, Wanted(None, topic=topic), cause, out)
+
+    def _leave(self, now: Instant, topics: tuple[str, ...], cause: int, out: list[Effect]) -> None:
+        self._close(now, list(topics), cause, out)
+
+    # --- publisher ----------------------------------------------------------------------------
+
+    def _spread(self, now: Instant, events: list[Event], cause: int, out: list[Effect]) -> None:
+        outlets = self._state.outlets
+        sent: dict[str, list[Numbered]] = {}
+        for event in events:
+            outlet = outlets.setdefault(event.topic, Outlet())
+            stream = (self.name, event.topic)
+            sent.setdefault(event.topic, []).append(Numbered(stream, outlet.add(event), event))
+            outlet.sent_at = now
+        for topic, messages in sent.items():
+            replicas = self._replicas(name_of((topic,)))
+            out.append(Send(replicas[outlets[topic].replica], tuple(messages), cause))
+
+    def _offer_again(self, now: Instant, topic: str, cause: int, out: list[Effect]) -> None:
+        outlet = self._state.outlets[topic]
+        outlet.sent_at = now
+        messages = outlet.again((self.name, topic), self._merging)
+        if messages:
+            out.append(Send(self._replicas(name_of((topic,)))[outlet.replica], messages, cause))
+
+    # --- messages -----------------------------------------------------------------------------
+
+    def _receive(self, now: Instant, given: Received, out: list[Effect]) -> None:
+        for message in given.messages:
+            if type(message) not in _KNOWN:
+                raise foreign(message)
+        for message in given.messages:
+            self._take(now, message, given.cause, out)
+
+    def _take(self, now: Instant, message: Message, cause: int, out: list[Effect]) -> None:
+        match message:
+            case Batch():
+                self._batch(now, message, cause, out)
+            case Accepted():
+                outlet = self._state.outlets.get(message.topic)
+                if outlet is not None and outlet.accepted(message.n):
+                    outlet.sent_at = now
+                    out.append(Persist((Through(message.topic, message.n),), cause))
+            case Elsewhere():
+                replicas = self._replicas(name_of((message.topic,)))
+                outlet = self._state.outlets.get(message.topic)
+                if outlet is not None and message.leader in replicas:
+                    place = replicas.index(message.leader)
+                    if place != outlet.replica:
+                        outlet.replica = place
+                        self._offer_again(now, message.topic, cause, out)
+            case Ended():
+                self._ended(now, message, cause, out)
+            case Queues():
+                stream = self._stream_of(message.consumer, message.session)
+                if stream is not None:
+                    stream.given(message.cut, message.state)
+                    self._complete(stream, cause, out)
+
+    def _stream_of(self, consumer: str, session: int) -> Stream | None:
+        stream = self._state.streams.get(consumer.partition(" ")[2])
+        return stream if stream is not None and stream.inflow.session == session else None
+
+    def _batch(self, now: Instant, batch: Batch, cause: int, out: list[Effect]) -> None:
+        stream = self._stream_of(batch.consumer, batch.session)
+        if stream is None:
+            return
+        inflow = stream.inflow
+        inflow.take_in(now, batch)
+        while (item := inflow.take(now)) is not None:
+            if isinstance(item, Cut):
+                self._donate(stream, item, cause, out)
+            if stream.take(now, item):
+                self._began(stream, cause, out)
+            elif stream.stage == "waiting":
+                self._complete(stream, cause, out)
+        self._merge(now, cause, out)
+        self._pull(now, stream, cause, out, overdue=False)
+
+    # --- joining ------------------------------------------------------------------------------
+
+    def _open(self, now: Instant, one: Wanted, cause: int, out: list[Effect]) -> None:
+        state = self._state
+        state.sessions += 1
+        merger = name_of(one.signature)
+        inflow = Inflow(
+            merger,
+            f"{self.name} {one.name}",
+            state.sessions,
+            Holdback(2 * self._merging.window_count),
+            moved_at=now,
+        )
+        after = state.reached + self._merging.ahead_us if state.reached else 0
+        stream = Stream(one, inflow, after, after, began_at=now)
+        state.streams[one.name] = stream
+        out.append(Persist((Opened(one, state.sessions),), cause))
+        self._to_all(merger, stream.attach(), cause, out)
+        self._pull(now, stream, cause, out, overdue=False)
+
+    def _began(self, stream: Stream, cause: int, out: list[Effect]) -> None:
+        matcher = self._matcher(stream.wanted)
+        if stream.queues_cut == stream.cut and stream.queues:
+            matcher.load(stream.queues)
+        name = stream.wanted.name
+        self._matchers[name] = matcher
+        kept = tuple(stream.waiting)
+        begun = Begun(name, stream.inflow.next, stream.frontier, stream.queues, kept)
+        stream.queues = b""
+        out.append(Persist((begun,), cause))
+        out.append(_subscribed(stream.wanted, cause))
+
+    def _complete(self, stream: Stream, cause: int, out: list[Effect]) -> None:
+        if stream.has_queues:
+            inflow = stream.inflow
+            done = Complete(inflow.merger, inflow.consumer, inflow.session, stream.cut)
+            self._to_all(inflow.merger, done, cause, out)
+
+    def _donate(self, stream: Stream, cut: Cut, cause: int, out: list[Effect]) -> None:
+        """The queues as they are at the cut, whether or not the merge has come that far: who waits
+        for one another's queues would wait for ever."""
+        name = stream.wanted.name
+        if stream.stage != "live":
+            return
+        copy = self._matcher(stream.wanted)
+        copy.load(self._matchers[name].save())
+        for kept in stream.waiting[stream.fed :]:
+            copy.feed(kept.item.event)
+        queues = Queues(cut.joiner, cut.session, cut.cut, copy.save())
+        out.append(Send(cut.joiner.partition(" ")[0], (queues,), cause))
+
+    # --- leaving ------------------------------------------------------------------------------
+
+    def _close(self, now: Instant, names: list[str], cause: int, out: list[Effect]) -> None:
+        state = self._state
+        for name in names:
+            stream = state.streams.pop(name)
+            self._matchers.pop(name, None)
+            inflow = stream.inflow
+            state.leaving[inflow.consumer] = (inflow.merger, inflow.session)
+            state.topics.pop(name, None)
+            out.append(Persist((Closed(name),), cause))
+            self._note_left(stream, cause, out)
+            detach = Detach(inflow.merger, inflow.consumer, inflow.session)
+            self._to_all(inflow.merger, detach, cause, out)
+        state.left_at = now
+        self._merge(now, cause, out)
+
+    def _note_left(self, stream: Stream, cause: int, out: list[Effect]) -> None:
+        others = [one for one in self._state.streams.values() if one is not stream]
+        held = {t for one in others if one.stage == "live" for t in one.wanted.signature}
+        topics = tuple(topic for topic in stream.wanted.signature if topic not in held)
+        if stream.stage == "live":
+            out.append(Note(stream.wanted.text, "unsubscribe", topics, (), cause))
+
+    def _ended(self, now: Instant, message: Ended, cause: int, out: list[Effect]) -> None:
+        state = self._state
+        if state.leaving.get(message.consumer, ("", 0))[1] == message.session:
+            del state.leaving[message.consumer]
+        stream = self._stream_of(message.consumer, message.session)
+        if stream is not None:  # the merger took this client for dead: begin again
+            self._matchers.pop(stream.wanted.name, None)
+            self._note_left(stream, cause, out)
+            self._open(now, stream.wanted, cause, out)
+            self._merge(now, cause, out)
+
+    # --- the merge ----------------------------------------------------------------------------
+
+    def _merge(self, now: Instant, cause: int, out: list[Effect]) -> None:
+        """Feed what no stream can come before (Wilkin 2015, fig. 3.7, corrected)."""
+        fed: list[Fed] = []
+        found: list[Delivery] = []
+        streams = self._state.streams
+        while True:
+            first = first_head(streams.values())
+            if first is None or first.stage != "live" or awaited(first, streams.values()):
+                break
+            kept = first.pop()
+            item = kept.item
+            fed.append(Fed(first.wanted.name, kept.index, item.ts, item.event))
+            self._state.reached = max(self._state.reached, item.ts)
+            found += self._feed(first.wanted, item)
+        if fed:
+            out.append(Persist(tuple(fed), cause))
+        if found:
+            out.append(Deliver(tuple(found), cause))
+        self._ask_for_marks(cause, out, again=False)
+
+    def _feed(self, one: Wanted, item: Ev) -> list[Delivery]:
+        positions, found = self._state.positions, []
+        name = "" if one.subscription is None else one.subscription.name
+        for events, key in self._matchers[one.name].feed(item.event):
+            positions[name] = positions.get(name, 0) + 1
+            found.append(Delivery(events, positions[name], True, name, one.number, key))
+        return found
+
+    def _ask_for_marks(self, cause: int, out: list[Effect], *, again: bool) -> None:
+        for one, ts in unmarked(self._state.streams.values(), again=again):
+            inflow = one.inflow
+            mark = Advance(inflow.merger, inflow.consumer, inflow.session, ts)
+            self._to_all(inflow.merger, mark, cause, out)
+
+    # --- what is overdue ----------------------------------------------------------------------
+
+    def _wake(self, now: Instant, name: str, cause: int, out: list[Effect]) -> None:
+        if name != _TICK:
+            return
+        state, options = self._state, self._merging
+        for topic, outlet in state.outlets.items():
+            if outlet.waiting and now - outlet.sent_at > options.repeat_us:
+                outlet.replica = (outlet.replica + 1) % options.replication.replica_count
+                self._offer_again(now, topic, cause, out)
+        for stream in state.streams.values():
+            self._push(now, stream, cause, out)
+            self._pull(now, stream, cause, out, overdue=True)
+        if now - state.left_at > options.repeat_us:
+            state.left_at = now
+            for consumer, (merger, session) in state.leaving.items():
+                self._to_all(merger, Detach(merger, consumer, session), cause, out)
+            self._ask_for_marks(cause, out, again=True)
+        out.append(SetTimer(_TICK, now + options.tick_us, cause))
+
+    def _push(self, now: Instant, stream: Stream, cause: int, out: list[Effect]) -> None:
+        """Repeat what a session needs to become live."""
+        options, inflow = self._merging, stream.inflow
+        wait_us = options.recut_us if stream.stage == "waiting" else options.repeat_us
+        full = stream.stage == "waiting" and stream.waiting_count > options.held_count_max
+        if stream.stage == "live" or (now - stream.began_at <= wait_us and not full):
+            return
+        stream.began_at = now
+        if stream.stage == "attaching":
+            self._to_all(inflow.merger, stream.attach(), cause, out)
+        elif stream.has_queues and not full:
+            self._complete(stream, cause, out)
+        else:
+            recut = Recut(inflow.merger, inflow.consumer, inflow.session, stream.cut)
+            self._to_all(inflow.merger, recut, cause, out)
+
+    def _pull(
+        self, now: Instant, stream: Stream, cause: int, out: list[Effect], *, overdue: bool
+    ) -> None:
+        inflow = stream.inflow
+        wish = inflow.wish(now, stream.done, self._merging, overdue=overdue)
+        if wish is not None:
+            out.append(Send(self._replicas(inflow.merger)[inflow.replica], (wish,), cause))
+
+    def _to_all(self, merger: str, message: Message, cause: int, out: list[Effect]) -> None:
+        out += [Send(one, (message,), cause) for one in self._replicas(merger)]
+
+    # --- a life after a crash -----------------------------------------------------------------
+
+    def _start(self, now: Instant, given: Started, out: list[Effect]) -> None:
+        found: list[Delivery] = []
+        for record in given.records:
+            found += self._recall(now, record)
+        published = tuple(one.event for one in given.records if isinstance(one, Published))
+        if published:
+            out.append(Note("", "publish", (), published, given.cause))
+        state = self._state
+        known = any(isinstance(one, Opened) for one in given.records)
+        for one in () if known else self._first:
+            self._open(now, one, given.cause, out)
+        for stream in list(state.streams.values()) if known else []:
+            if stream.stage == "live":
+                out.append(_subscribed(stream.wanted, given.cause))
+            else:
+                self._open(now, stream.wanted, given.cause, out)
+        if found[given.taken_count :]:
+            out.append(Deliver(tuple(found[given.taken_count :]), given.cause))
+        for topic in state.outlets:
+            self._offer_again(now, topic, given.cause, out)
+        for stream in state.streams.values():
+            self._pull(now, stream, given.cause, out, overdue=False)
+        out.append(SetTimer(_TICK, now + self._merging.tick_us, given.cause))
+
+    def _recall(self, now: Instant, record: Record) -> list[Delivery]:
+        state = self._state
+        if isinstance(record, Published):
+            state.seq = record.event.seq
+            state.clock.observe(record.event.time)
+            state.outlets.setdefault(record.event.topic, Outlet()).add(record.event)
+        elif isinstance(record, Through):
+            state.outlets[record.topic].accepted(record.n)
+        elif isinstance(record, Opened):
+            state.sessions = record.session - 1
+            self._open(now, record.wanted, 0, [])
+        elif isinstance(record, Closed):
+            del state.streams[record.name]
+        elif isinstance(record, Begun):
+            self._recall_begun(record)
+        elif isinstance(record, Fed):
+            stream = state.streams[record.name]
+            if stream.head is not None and stream.head.index == record.index:
+                stream.pop()
+            else:
+                stream.inflow.next = record.index + 1
+            stream.frontier = max(stream.frontier, record.ts)
+            state.reached = max(state.reached, record.ts)
+            return self._feed(stream.wanted, Ev(record.ts, record.event))
+        return []
+
+    def _recall_begun(self, record: Begun) -> None:
+        stream = self._state.streams[record.name]
+        stream.stage, stream.waiting, stream.fed = "live", list(record.kept), 0
+        stream.inflow.next, stream.frontier = record.next, record.ts
+        matcher = self._matchers[record.name] = self._matcher(stream.wanted)
+        if record.queues:
+            matcher.load(record.queues)
+
+    @property
+    def held_count(self) -> int:
+        state = self._state
+        waiting = sum(len(one.waiting) for one in state.outlets.values())
+        for one in state.streams.values():
+            waiting += one.waiting_count + len(one.inflow.held) + (one.stage != "live")
+        return waiting + len(state.leaving)
+
+    def snapshot(self) -> bytes:
+        saved = {name: one.save() for name, one in self._matchers.items()}
+        return msgspec.msgpack.encode(_Saved(self._state, saved))
+
+    def restore(self, data: bytes) -> None:
+        saved = msgspec.msgpack.decode(data, type=_Saved)
+        self._state, self._matchers = saved.state, {}
+        for name, queues in saved.matchers.items():
+            matcher = self._matchers[name] = self._matcher(self._state.streams[name].wanted)
+            matcher.load(queues)
+
+
+def _subscribed(one: Wanted, cause: int) -> Note:
+    return Note(one.text, "subscribe", one.signature, (), cause)

@@ -1,0 +1,313 @@
+"""A host of mergers: the replicas of many mergers in one machine.
+
+It creates a merger when it first hears of it, carries messages to the right one, and makes durable
+what their logs have to keep. Messages are only taken in as they come; a moment later everything
+that has come is worked on together, so that under load entries, batches and acknowledgements are
+large. The host knows who hosts what (`overlay`), and nothing of subscriptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from concordant.errors import PeerError, UsageError
+from concordant.machine.detector import Suspected, Trusted
+from concordant.machine.effects import Effect, Persist, Send, SetTimer
+from concordant.machine.inputs import Command, Input, Message, Received, Record, Started, TimerFired
+from concordant.machine.instant import Instant
+from concordant.order import replication
+from concordant.order.merging.core import Core
+from concordant.order.merging.messages import (
+    Accepted,
+    Advance,
+    Attach,
+    Batch,
+    Complete,
+    Detach,
+    Elsewhere,
+    Ended,
+    Link,
+    Pull,
+    Reached,
+    Recut,
+)
+from concordant.order.merging.options import MergingOptions
+from concordant.order.merging.overlay import SIDES, hosts_of, name_of, signature_named
+from concordant.order.merging.part import Part, encode
+from concordant.order.replication import Outbox, Replica
+from concordant.order.streams import Numbered
+
+_WORK = "work"
+_TICK = "tick"
+
+_CONTROLS = (Attach, Link, Detach, Complete, Recut, Advance)
+_KNOWN = frozenset(
+    {*replication.MESSAGES, *_CONTROLS}
+    | {Numbered, Pull, Batch, Ended, Reached, Suspected, Trusted}
+)
+
+
+class _State(msgspec.Struct):
+    parts: dict[str, Part] = {}
+    dirty: dict[str, bool] = {}
+    working: bool = False
+    """The timer is set that begins the work."""
+
+
+class MergerHost:
+    """See the module's text."""
+
+    def __init__(
+        self, name: str, *, hosts: Sequence[str], options: MergingOptions | None = None
+    ) -> None:
+        """`hosts` are the addresses of all hosts, the same list everywhere."""
+        self.name = name
+        self._hosts = tuple(hosts)
+        self._options = options or MergingOptions()
+        self._state = _State()
+        self._records: list[Record] = []
+        self._letters: dict[str, list[Message]] = {}
+        self._compacted = False
+
+    # --- the door -----------------------------------------------------------------------------
+
+    def handle(self, now: Instant, given: Input) -> list[Effect]:
+        out: list[Effect] = []
+        if isinstance(given, Received):
+            self._check(given.messages)
+            for message in given.messages:
+                self._receive(now, given.source, message)
+        elif isinstance(given, TimerFired):
+            for name in given.names:
+                if name == _TICK:
+                    self._tick(now)
+                    out.append(SetTimer(_TICK, now + self._options.tick_us, given.cause))
+                elif name == _WORK:
+                    self._state.working = False
+                    self._work(now)
+        elif isinstance(given, Command):
+            raise UsageError("a host of mergers takes no requests", hint="send them to a client")
+        elif isinstance(given, Started):
+            self._start(now, given.records)
+            out.append(SetTimer(_TICK, now + self._options.tick_us, given.cause))
+        return self._gathered(now, out, given.cause)
+
+    def _gathered(self, now: Instant, timers: list[Effect], cause: int) -> list[Effect]:
+        out: list[Effect] = []
+        if self._compacted:
+            whole = tuple(part.replica.whole() for part in self._state.parts.values())
+            out.append(Persist(whole, cause, replaces=True))
+        elif self._records:
+            out.append(Persist(tuple(self._records), cause))
+        out += [Send(to, tuple(messages), cause) for to, messages in self._letters.items()]
+        self._records, self._letters, self._compacted = [], {}, False
+        if self._state.dirty and not self._state.working:
+            self._state.working = True
+            timers.append(SetTimer(_WORK, now + self._options.gather_us, cause))
+        return out + timers
+
+    def _post(self, to: str, message: Message) -> None:
+        self._letters.setdefault(to, []).append(message)
+
+    # --- parts --------------------------------------------------------------------------------
+
+    def _check(self, messages: tuple[Message, ...]) -> None:
+        """Refuse a batch before anything has changed."""
+        new: dict[str, bool] = {}
+        for message in messages:
+            if type(message) not in _KNOWN:
+                raise PeerError(f"a host of mergers was sent a {type(message).__name__}")
+            if not isinstance(message, Suspected | Trusted):
+                name = _merger_of(message)
+                if isinstance(message, Batch) and _side_of(message) not in SIDES:
+                    raise PeerError(f"{message.consumer!r} is no side of a merger")
+                if name not in self._state.parts and name not in new:
+                    new[name] = True
+                    if self.name not in self._replicas(name):
+                        raise PeerError(f"{self.name} has no replica of the merger {name!r}")
+        if len(self._state.parts) + len(new) > self._options.merger_count_max:
+            raise PeerError(f"{self.name} has its {self._options.merger_count_max:,} mergers")
+
+    def _replicas(self, name: str) -> tuple[str, ...]:
+        count = self._options.replication.replica_count
+        return hosts_of(signature_named(name), self._hosts, count)
+
+    def _part(self, now: Instant, name: str) -> Part:
+        found = self._state.parts.get(name)
+        if found is None:
+            found = self._new_part(name)
+            found.replica.begin(now)
+            found.turned(now, self._options)
+        return found
+
+    def _new_part(self, name: str) -> Part:
+        place = self._replicas(name).index(self.name)
+        replica = Replica(name, place, self._options.replication)
+        found = self._state.parts[name] = Part(name, replica, Core(signature_named(name)))
+        return found
+
+    def _outbox(self, name: str) -> Outbox:
+        replicas = self._replicas(name)
+        return Outbox(
+            self._records.append, lambda place, message: self._post(replicas[place], message)
+        )
+
+    def _start(self, now: Instant, records: tuple[Record, ...]) -> None:
+        for record in records:
+            assert isinstance(record, replication.RECORDS)
+            part = self._state.parts.get(record.log) or self._new_part(record.log)
+            part.replica.recall(record)
+        for name, part in self._state.parts.items():
+            part.replica.seen_at = now
+            self._state.dirty[name] = True
+
+    # --- messages -----------------------------------------------------------------------------
+
+    def _receive(self, now: Instant, source: str, message: Message) -> None:
+        if isinstance(message, Suspected | Trusted):
+            self._doubt(now, message)
+            return
+        name = _merger_of(message)
+        part = self._part(now, name)
+        self._state.dirty[name] = True
+        if isinstance(message, Numbered):
+            self._offered(part, source, message)
+        elif isinstance(message, Pull):
+            part.pulled(now, source, message)
+        elif isinstance(message, Batch):
+            part.take_in(now, SIDES.index(_side_of(message)), message)
+        elif isinstance(message, Ended):
+            part.unlinked[message.consumer] = max(
+                message.session, part.unlinked.get(message.consumer, 0)
+            )
+        elif isinstance(message, _CONTROLS):
+            if isinstance(message, Detach) and not part.core.changes(message):
+                self._post(source, Ended(name, message.consumer, message.session))
+            else:
+                part.control(message)
+        elif isinstance(message, Reached):
+            for consumer, session, done in message.consumers:
+                part.reached(now, consumer, session, done)
+        else:
+            replicas = self._replicas(name)
+            if source in replicas:
+                part.replica.receive(now, replicas.index(source), message, self._outbox(name))
+                part.turned(now, self._options)
+
+    def _offered(self, part: Part, source: str, message: Numbered) -> None:
+        if part.replica.leading:
+            part.offer(source, message.n, message.event, self._options)
+        elif part.replica.leader != part.replica.me:
+            leader = self._replicas(part.name)[part.replica.leader]
+            self._post(source, Elsewhere(message.stream[1], leader))
+
+    def _doubt(self, now: Instant, message: Suspected | Trusted) -> None:
+        if isinstance(message, Suspected):
+            for name, part in self._state.parts.items():
+                leader = self._replicas(name)[part.replica.leader]
+                if leader.partition("/")[0] in message.members:
+                    part.replica.doubt(now)
+
+    # --- work ---------------------------------------------------------------------------------
+
+    def _work(self, now: Instant) -> None:
+        dirty, self._state.dirty = self._state.dirty, {}
+        for name in dirty:
+            part = self._state.parts[name]
+            part.catch_up()
+            if part.replica.leading:
+                self._lead(now, part)
+            for to, answer in part.answers(self._options):
+                self._post(to, answer)
+            self._compact(part)
+
+    def _lead(self, now: Instant, part: Part) -> None:
+        version = part.core.version, part.core.live
+        entries = part.commands(now, self._options)
+        if entries:
+            part.replica.append(entries, self._outbox(part.name))
+            part.catch_up()
+        part.replica.flush(self._outbox(part.name))
+        self._pull(now, part, overdue=False)
+        if (part.core.version, part.core.live) != version:
+            self._link(part)
+        for publisher, told in list(part.unaccepted.items()):
+            n = part.core.last.get(publisher, 0)
+            if n > told:
+                part.unaccepted[publisher] = n
+                self._post(publisher, Accepted(part.core.signature[0], n))
+            if n + 1 == part.publishers[publisher].next:
+                del part.unaccepted[publisher]
+
+    def _pull(self, now: Instant, part: Part, *, overdue: bool) -> None:
+        for _, place, pull in part.pulls(now, self._options, overdue=overdue):
+            self._post(self._replicas(pull.merger)[place], pull)
+
+    def _link(self, part: Part) -> None:
+        for _, message in part.links():
+            for replica in self._replicas(message.merger):
+                self._post(replica, message)
+
+    def _compact(self, part: Part) -> None:
+        replica = part.replica
+        if (
+            len(replica.entries) > self._options.replication.entry_count_max
+            and part.applied > replica.base
+        ):
+            replica.compact(part.applied, encode(part.core))
+            self._compacted = True
+
+    def _tick(self, now: Instant) -> None:
+        for name, part in self._state.parts.items():
+            part.replica.tick(now, self._outbox(name))
+            part.turned(now, self._options)
+            if part.replica.leading:
+                if now >= part.linked_at + self._options.repeat_us:
+                    part.linked_at = now
+                    self._link(part)
+                self._pull(now, part, overdue=True)
+                for detach in part.expired(now, self._options):
+                    part.control(detach)
+            self._tell(part)
+            if part.busy:
+                self._state.dirty[name] = True
+
+    def _tell(self, part: Part) -> None:
+        """What consumers have done with is told to the other replicas."""
+        if part.heard:
+            told = tuple((one, *part.done[one]) for one in part.heard if one in part.done)
+            for replica in self._replicas(part.name):
+                if replica != self.name and told:
+                    self._post(replica, Reached(part.name, told))
+            part.heard = {}
+            part.forget()
+
+    @property
+    def held_count(self) -> int:
+        return sum(part.held_count for part in self._state.parts.values())
+
+    def snapshot(self) -> bytes:
+        return msgspec.msgpack.encode(self._state)
+
+    def restore(self, data: bytes) -> None:
+        self._state = msgspec.msgpack.decode(data, type=_State)
+
+
+def _merger_of(message: Message) -> str:
+    """The merger that a message is for: of a batch, the child that asked for it."""
+    if isinstance(message, Numbered):
+        return name_of((message.stream[1],))
+    if isinstance(message, Batch | Ended):
+        return message.consumer.rpartition(" ")[0]
+    name = message.merger if isinstance(message, _ADDRESSED) else message.log  # type: ignore[attr-defined]
+    assert isinstance(name, str)
+    return name
+
+
+def _side_of(batch: Batch) -> str:
+    return batch.consumer.rpartition(" ")[2]
+
+
+_ADDRESSED = (*_CONTROLS, Pull, Reached)

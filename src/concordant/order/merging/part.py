@@ -1,0 +1,282 @@
+"""One replica's part of one merger: its log, its core, and what is at hand to be logged.
+
+The part knows what its core wants: which inputs come next, which filters the parents should have,
+who was heard when. It says so as messages and commands and leaves it to the host to carry them. All
+of it except the log is forgotten in a crash and comes back from repeated messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from concordant.machine.holdback import Holdback
+from concordant.machine.instant import Instant
+from concordant.model.event import Event
+from concordant.order.merging.core import Core
+from concordant.order.merging.inflow import Inflow
+from concordant.order.merging.messages import (
+    Batch,
+    Consumer,
+    Control,
+    Detach,
+    Ended,
+    Link,
+    LogCommand,
+    Pull,
+    Put,
+    Take,
+)
+from concordant.order.merging.options import MergingOptions
+from concordant.order.merging.overlay import SIDES, name_of, parents
+from concordant.order.replication import Replica
+from concordant.order.streams import Incoming
+
+_commands = msgspec.msgpack.Decoder(LogCommand)
+_core = msgspec.msgpack.Decoder(Core)
+encode = msgspec.msgpack.Encoder().encode
+
+
+class Asked(msgspec.Struct):
+    """A consumer's wish for items, at this replica."""
+
+    source: str
+    session: int
+    next: int
+    end: int
+    answered: bool = False
+    """It has heard of us since it asked, if only by an empty batch."""
+
+
+class Part(msgspec.Struct):
+    """See the module's text."""
+
+    name: str
+    replica: Replica
+    core: Core
+    applied: int = 0
+    publishers: dict[str, Incoming] = {}
+    puts: list[Put] = []
+    controls: dict[bytes, bool] = {}
+    """Commands of consumers that are to be logged, each once."""
+    logged: dict[bytes, bool] = {}
+    """Commands of consumers that are in the log and not applied yet."""
+    unaccepted: dict[str, int] = {}
+    """Publishers that are to hear how far their events are accepted, and what they were told."""
+    linked_at: Instant = 0
+    inputs: list[Inflow] = []
+    """From both parents, for the life of the core that they belong to."""
+    unlinked: dict[str, int] = {}
+    """The last life that each parent has seen the end of."""
+    led: int = -1
+    """The epoch that this replica led when it was looked at last; -1 if it followed."""
+    asked: dict[Consumer, Asked] = {}
+    done: dict[Consumer, tuple[int, int]] = {}
+    """Session, and what is below is not asked for again."""
+    heard: dict[Consumer, bool] = {}
+    """Consumers heard here since the other replicas were told."""
+    heard_at: dict[Consumer, Instant] = {}
+
+    # --- the log ------------------------------------------------------------------------------
+
+    def catch_up(self) -> bool:
+        """Apply what is committed; True if there was something."""
+        replica = self.replica
+        if replica.base > self.applied:
+            self.core, self.applied = _core.decode(replica.state), replica.base
+        entries = replica.committed(self.applied)
+        for entry in entries:
+            self.core.apply(_commands.decode(entry))
+            self.logged.pop(entry, None)
+        self.applied += len(entries)
+        return bool(entries)
+
+    def turned(self, now: Instant, options: MergingOptions) -> None:
+        """Begin anew with what is at hand if this replica has become the leader, or stopped."""
+        if self.leads == self.led:
+            return
+        self.led = self.leads
+        self.publishers, self.puts, self.unaccepted = {}, [], {}
+        self.logged, self.controls = {}, {}
+        self.inputs = []
+        self.heard_at = dict.fromkeys(self.core.sessions, now)
+        self._revive(now, options)
+
+    @property
+    def leads(self) -> int:
+        return self.replica.promised if self.replica.leading else -1
+
+    def _revive(self, now: Instant, options: MergingOptions) -> None:
+        core = self.core
+        if core.live and (not self.inputs or self.inputs[0].session != core.life):
+            self.inputs = [
+                Inflow(
+                    name_of(signature),
+                    f"{self.name} {SIDES[side]}",
+                    core.life,
+                    Holdback(2 * options.window_count),
+                    next=core.next[side],
+                    moved_at=now,
+                )
+                for side, signature in enumerate(parents(core.signature))
+            ]
+
+    def commands(self, now: Instant, options: MergingOptions) -> list[bytes]:
+        """Everything at hand, in the order in which it is to be logged."""
+        self._revive(now, options)
+        found: list[bytes] = []
+        for control in self.controls:
+            if control not in self.logged and self.core.changes(_commands.decode(control)):
+                self.logged[control] = True
+                found.append(control)
+        self.controls = {}
+        if self.held_up(options):
+            return found
+        hint = now if options.hinted else 0
+        found += [encode(Put(one.publisher, one.n, one.event, hint)) for one in self.puts]
+        self.puts = []
+        if self.core.live:
+            found += map(encode, self._takes(now, hint))
+        return found
+
+    def _takes(self, now: Instant, hint: Instant) -> Iterator[Take]:
+        """What both parents have, by turns as long as both have something."""
+        waiting = True
+        while waiting:
+            waiting = False
+            for side, one in enumerate(self.inputs):
+                item = one.take(now)
+                if item is not None:
+                    yield Take(one.session, side, one.next - 1, item, hint)
+                    waiting = True
+
+    def held_up(self, options: MergingOptions) -> bool:
+        """Some consumer is too far behind."""
+        return any(
+            session.end - max(session.base, self._done(name, session.number))
+            > options.lag_count_max
+            for name, session in self.core.sessions.items()
+        )
+
+    def _done(self, consumer: Consumer, number: int) -> int:
+        session, done = self.done.get(consumer, (0, 0))
+        return done if session == number else 0
+
+    # --- what comes in ------------------------------------------------------------------------
+
+    def offer(self, publisher: str, n: int, event: Event, options: MergingOptions) -> None:
+        """An event of a publisher, at a root's leader."""
+        incoming = self.publishers.get(publisher)
+        if incoming is None:
+            incoming = self.publishers[publisher] = Incoming(Holdback(options.held_count_max))
+        self.unaccepted[publisher] = 0
+        # An earlier leader may have logged more than was committed when this one began.
+        events = incoming.skip(self.core.last.get(publisher, 0) + 1)
+        events += incoming.accept(n, event)
+        first = incoming.next - len(events)
+        self.puts += [Put(publisher, first + i, one, 0) for i, one in enumerate(events)]
+
+    def control(self, command: Control) -> bool:
+        """A command of a consumer; True if it is at the leader."""
+        if self.replica.leading:
+            self.controls[encode(command)] = True
+        return self.replica.leading
+
+    def take_in(self, now: Instant, side: int, batch: Batch) -> None:
+        """Items of a parent, at the leader."""
+        if self.replica.leading and self.inputs and self.inputs[side].session == batch.session:
+            self.inputs[side].take_in(now, batch)
+
+    def pulled(self, now: Instant, source: str, pull: Pull) -> None:
+        """A consumer asks for items and says what it has done with."""
+        start, before = pull.start, self.asked.get(pull.consumer)
+        known = before is not None and (before.source, before.session) == (source, pull.session)
+        if known and before is not None and not pull.again:
+            start = max(start, before.next)  # what is on its way need not be sent again
+        self.asked[pull.consumer] = Asked(source, pull.session, start, pull.end)
+        self.heard[pull.consumer] = True
+        self.reached(now, pull.consumer, pull.session, pull.done)
+
+    def reached(self, now: Instant, consumer: Consumer, session: int, done: int) -> None:
+        """A consumer was heard somewhere."""
+        self.heard_at[consumer] = now
+        if (session, done) > self.done.get(consumer, (0, 0)):
+            self.done[consumer] = (session, done)
+        found = self.core.sessions.get(consumer)
+        if found is not None and found.number == session:
+            found.trim(min(done, found.end))
+
+    # --- what goes out ------------------------------------------------------------------------
+
+    def answers(self, options: MergingOptions) -> Iterator[tuple[str, Batch | Ended]]:
+        """Items for those who asked, as far as they are committed."""
+        for consumer in list(self.asked):
+            asked = self.asked[consumer]
+            if self.core.gone.get(consumer, 0) >= asked.session:
+                del self.asked[consumer]
+                yield asked.source, Ended(self.name, consumer, asked.session)
+                continue
+            session = self.core.sessions.get(consumer)
+            if session is None or session.number != asked.session:
+                session = None
+            first = max(asked.next, session.base) if session else asked.next
+            while True:
+                end = min(asked.end, first + options.batch_count_max)
+                items = tuple(session.between(first, end)) if session else ()
+                if not items and asked.answered:
+                    break
+                asked.answered = True
+                base = session.base if session else 0
+                yield asked.source, Batch(self.name, consumer, asked.session, first, items, base)
+                asked.next = first = first + len(items)
+
+    def pulls(
+        self, now: Instant, options: MergingOptions, *, overdue: bool
+    ) -> Iterator[tuple[int, int, Pull]]:
+        """What the leader asks of its parents: side, replica, message."""
+        if not self.core.live:
+            return
+        for side, one in enumerate(self.inputs):
+            wish = one.wish(now, self.core.next[side], options, overdue=overdue)
+            if wish is not None:
+                yield side, one.replica, wish
+
+    def links(self) -> Iterator[tuple[int, Link | Detach]]:
+        """What the leader wants of its parents until it is so: side, message."""
+        core = self.core
+        for side, signature in enumerate(parents(core.signature)):
+            consumer = f"{self.name} {SIDES[side]}"
+            if core.live and core.in_force[side] < core.version:
+                wanted = core.filter.restricted(signature)
+                parent = name_of(signature)
+                yield side, Link(parent, consumer, core.life, core.version, wanted)
+            elif not core.live and self.unlinked.get(consumer, 0) < core.life:
+                yield side, Detach(name_of(signature), consumer, core.life)
+
+    def expired(self, now: Instant, options: MergingOptions) -> Iterator[Detach]:
+        """Subscribers that were silent for too long."""
+        for consumer, session in self.core.sessions.items():
+            last = self.heard_at.setdefault(consumer, now)
+            if session.version < 0 and now - last > options.lease_us:
+                yield Detach(self.name, consumer, session.number)
+
+    def forget(self) -> None:
+        """Let go of what belongs to consumers that have gone."""
+        for known in (self.done, self.heard_at, self.heard):
+            for consumer in [one for one in known if one not in self.core.sessions]:
+                if consumer in self.core.gone:
+                    del known[consumer]
+
+    @property
+    def busy(self) -> bool:
+        """Is there something to be worked on, without any message?"""
+        replica = self.replica
+        return bool(
+            self.leads != self.led or self.applied < replica.commit or self.controls or self.puts
+        )
+
+    @property
+    def held_count(self) -> int:
+        waiting = len(self.core.pending) if self.replica.leading else 0
+        return self.replica.length - self.applied + len(self.puts) + waiting

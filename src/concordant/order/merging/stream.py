@@ -1,0 +1,174 @@
+"""A subscriber's session with a merger: from the wish to join to the events that it feeds.
+
+A session begins with `Start`. Without a donor it is live at once, with empty queues. With a donor,
+items are kept until the donor's queues of that cut are here and the merger has said `Live`; a later
+`Start` makes everything before it void. Only a live session delivers: that is what makes it safe
+that a donor may die at any moment. The module knows one session; the order among the sessions of a
+subscriber is the subscriber's matter.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from concordant.machine.instant import Instant
+from concordant.model.subscription import Subscription
+from concordant.order.merging.filters import ALL, Filter, filter_of
+from concordant.order.merging.inflow import Inflow
+from concordant.order.merging.messages import Attach, Ev, Item, Live, Start
+from concordant.order.merging.overlay import Signature, name_of, signature_of
+
+Stage = Literal["attaching", "waiting", "live"]
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """One conjunction of a subscription, or one topic without correlation."""
+
+    subscription: Subscription | None
+    number: int = 0
+    """Of the conjunction in its subscription, from 1."""
+    topic: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name at its subscriber."""
+        if self.subscription is None:
+            return self.topic
+        return f"{self.subscription.name}/{self.number}"
+
+    @property
+    def conjunction(self) -> str:
+        """The same for all who ask the same, policies and bounds included."""
+        return self.topic if self.subscription is None else self.subscription.canonical
+
+    @property
+    def text(self) -> str:
+        """As a history says it; nothing without correlation."""
+        return "" if self.subscription is None else str(self.subscription)
+
+    @property
+    def signature(self) -> Signature:
+        if self.subscription is None:
+            return (self.topic,)
+        return signature_of(self.subscription.conjunctions[0])
+
+    @property
+    def filter(self) -> Filter:
+        if self.subscription is None:
+            return Filter({self.topic: ALL})
+        return filter_of(self.subscription)
+
+
+def wanted(subscription: Subscription) -> tuple[Wanted, ...]:
+    """The conjunctions of a subscription, each as a subscription of its own."""
+    replace = msgspec.structs.replace
+    return tuple(
+        Wanted(replace(subscription, conjunctions=(one,)), number)
+        for number, one in enumerate(subscription.conjunctions, 1)
+    )
+
+
+class Kept(msgspec.Struct, frozen=True, array_like=True):
+    """An event that waits for its turn."""
+
+    index: int
+    item: Ev
+
+
+class Stream(msgspec.Struct):
+    """One session as its subscriber sees it."""
+
+    wanted: Wanted
+    inflow: Inflow
+    after: int
+    """Nothing in the session is older."""
+    frontier: int
+    """Nothing that comes is as old as this."""
+    began_at: Instant = 0
+    """When the present stage began, or was pushed last."""
+    stage: Stage = "attaching"
+    cut: int = 0
+    queues_cut: int = 0
+    queues: bytes = b""
+    """A donor's queues, and the cut that they belong to."""
+    waiting: list[Kept] = []
+    fed: int = 0
+    """How many of the waiting ones were fed already; they are taken away many at a time."""
+    marked: int = 0
+    """The time up to which a mark was asked for."""
+
+    @property
+    def consumer(self) -> str:
+        return self.inflow.consumer
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Breaks ties of time: the same at every subscriber (erratum 8)."""
+        return (self.wanted.conjunction, self.wanted.name)
+
+    @property
+    def head(self) -> Kept | None:
+        return self.waiting[self.fed] if self.fed < len(self.waiting) else None
+
+    @property
+    def done(self) -> int:
+        """Below this, nothing is needed again, not even after a crash."""
+        head = self.head
+        return head.index if head is not None and self.stage == "live" else self.inflow.next
+
+    @property
+    def waiting_count(self) -> int:
+        return len(self.waiting) - self.fed
+
+    def pop(self) -> Kept:
+        """The next event to be fed."""
+        kept = self.waiting[self.fed]
+        self.fed += 1
+        if self.fed > 1_000 or self.fed == len(self.waiting):
+            del self.waiting[: self.fed]
+            self.fed = 0
+        return kept
+
+    def attach(self) -> Attach:
+        """The wish for the session."""
+        wanted = self.wanted
+        return Attach(
+            name_of(wanted.signature),
+            self.consumer,
+            self.inflow.session,
+            wanted.conjunction,
+            wanted.filter,
+            self.after,
+        )
+
+    def take(self, now: Instant, item: Item) -> bool:
+        """An item in its turn; True if it made the session live."""
+        index = self.inflow.next - 1
+        self.frontier = max(self.frontier, item.ts)
+        if isinstance(item, Ev):
+            if self.stage != "attaching":
+                self.waiting.append(Kept(index, item))
+            return False
+        if self.stage == "live":
+            return False
+        if isinstance(item, Start):
+            self.waiting, self.fed = [], 0
+            self.cut, self.began_at = item.cut, now
+            self.stage = "waiting" if item.donor else "live"
+            return not item.donor
+        if isinstance(item, Live) and self.has_queues:
+            self.stage = "live"
+            return True
+        return False
+
+    @property
+    def has_queues(self) -> bool:
+        """The queues of the cut that counts are here."""
+        return self.stage == "waiting" and self.queues_cut == self.cut
+
+    def given(self, cut: int, queues: bytes) -> None:
+        """Queues of a donor; those of an older cut than is known are worth nothing."""
+        if self.stage != "live" and cut >= max(self.cut, self.queues_cut):
+            self.queues_cut, self.queues = cut, queues

@@ -1,0 +1,264 @@
+"""Cases of ordered merging: who subscribes which conjunctions when, what goes wrong, and a verdict.
+
+A case is data drawn from a seed and a mode. Playing it gives a history and the durable logs of all
+machines; `merging_oracle` judges both. Subscriptions are named by what they ask, so that the same
+name means the same conjunction at every subscriber.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+
+import msgspec
+
+from concordant.errors import ConcordantError, UsageError
+from concordant.language import checked, parse
+from concordant.machine.detector import DetectorOptions
+from concordant.machine.requests import Publish
+from concordant.model.kind import Kind
+from concordant.model.subscription import Subscription
+from concordant.model.topic import Schemas, Topic, schemas
+from concordant.order.merging.options import MergingOptions
+from concordant.order.merging.records import Correlate, Drop
+from concordant.order.replication import ReplicationOptions
+from concordant.sim import faults
+from concordant.sim.merging import add_clients, add_hosts
+from concordant.sim.network import Latency, NetworkSpec
+from concordant.sim.recorder import Recorder
+from concordant.sim.scenario import Fault
+from concordant.sim.world import Watch, World
+
+TOPICS = ("A", "B", "C", "D")
+CONJUNCTIONS = (
+    "A and B",
+    "A.kind = B.kind",
+    "A.kind <= 2 and B",
+    "A and B and C",
+    "A.kind < C.kind",
+    "A and B and D.kind >= 2",
+    "C and D",
+    "A[1].kind <= 1 and A[2].kind >= 2 and B",
+    "B and C match recent consume matched",
+)
+MODES = ("static", "changing", "crowded", "crashing", "storm")
+"""`changing`: subscriptions at run time. `crowded`: many join one conjunction. `crashing` and
+`storm`: changing, with replicas that crash, the second with many crashes and many joiners."""
+
+_HEAL_US = 30_000_000
+
+
+class Joins(msgspec.Struct, frozen=True):
+    """A client subscribes, or stops."""
+
+    at_us: int
+    client: str
+    conjunction: int
+    leaves: bool = False
+
+
+class Case(msgspec.Struct, frozen=True):
+    """What is played."""
+
+    seed: int
+    mode: str
+    replicas: int
+    hosts: tuple[str, ...]
+    subscribes: dict[str, tuple[int, ...]]
+    """Conjunctions of each client from the start."""
+    publishers: tuple[str, ...]
+    events: tuple[tuple[int, str, str, int], ...]
+    """When, who, topic, kind."""
+    joins: tuple[Joins, ...]
+    faults: tuple[Fault, ...]
+    network: NetworkSpec
+    options: MergingOptions
+    duration_us: int
+    sync_us: int = 0
+
+
+class Played(msgspec.Struct, frozen=True):
+    """What came of it."""
+
+    case: Case
+    world: World
+    recorder: Recorder
+    rested: bool
+    broken: str
+
+
+def known_topics() -> Schemas:
+    return schemas(Topic(name, {"kind": Kind.INT}) for name in TOPICS)
+
+
+def subscription(number: int) -> Subscription:
+    """The subscription of a conjunction, named by its number."""
+    (good,), _ = checked(parse(f"q{number}: {CONJUNCTIONS[number]}"), known_topics())
+    return good
+
+
+def random_case(seed: int, mode: str) -> Case:
+    """A case of a mode, all of it from the seed."""
+    rng = Random(f"{seed}/{mode}/merging")
+    replicas = 3 if mode in ("crashing", "storm") or rng.random() < 0.3 else 1
+    hosts = tuple(f"m{n}" for n in range(1, rng.randint(replicas, replicas + 2) + 1))
+    pool = rng.sample(range(len(CONJUNCTIONS)), rng.randint(1, 4))
+    if mode in ("crowded", "storm"):
+        pool = pool[:2]
+    clients = tuple(f"s{n}" for n in range(1, rng.randint(2, 5) + 1))
+    subscribes = {
+        name: tuple(sorted(rng.sample(pool, rng.randint(1, min(2, len(pool)))))) for name in clients
+    }
+    duration_us = 300_000
+    joins: list[Joins] = []
+    if mode != "static":
+        late = rng.sample(clients, rng.randint(0, len(clients) - 1))
+        subscribes.update(dict.fromkeys(late, ()))
+        for _ in range(rng.randint(2, 10)):
+            leaves = rng.random() < 0.4
+            at_us = rng.randrange(duration_us)
+            joins.append(Joins(at_us, rng.choice(clients), rng.choice(pool), leaves))
+        joins.sort(key=lambda one: one.at_us)
+    publishers = tuple(f"p{n}" for n in range(1, rng.randint(1, 3) + 1))
+    count = rng.randint(6, 40)
+    events = sorted(
+        (rng.randrange(duration_us), rng.choice(publishers), rng.choice(TOPICS), rng.randint(1, 3))
+        for _ in range(count)
+    )
+    low_us = rng.choice((200, 1_000))
+    network = NetworkSpec(
+        latency=Latency("uniform", low_us, low_us * rng.choice((2, 10, 40))),
+        fifo=rng.random() < 0.2,
+    )
+    lease_us = rng.choice((120_000, 400_000)) if mode != "static" else 10_000_000
+    options = MergingOptions(
+        replication=ReplicationOptions(
+            replica_count=replicas,
+            beat_us=20_000,
+            elect_us=80_000,
+            entry_count_max=rng.choice((10, 10_000)) if mode == "storm" else 10_000,
+        ),
+        tick_us=8_000,
+        repeat_us=30_000,
+        idle_us=60_000,
+        lease_us=lease_us,
+        recut_us=60_000,
+        window_count=rng.choice((2, 6, 100)),
+        batch_count_max=rng.choice((1, 3, 100)),
+        lag_count_max=rng.choice((4, 1_000)),
+        hinted=rng.random() < 0.6,
+        ahead_us=rng.choice((0, 5_000)),
+    )
+    case = Case(
+        seed,
+        mode,
+        replicas,
+        hosts,
+        subscribes,
+        publishers,
+        tuple(events),
+        tuple(joins),
+        (),
+        network,
+        options,
+        duration_us,
+        rng.choice((0, 0, 500, 3_000)),
+    )
+    return msgspec.structs.replace(case, faults=tuple(_faults(case, rng)))
+
+
+def _faults(case: Case, rng: Random) -> list[Fault]:
+    found: list[Fault] = []
+    length_ms = case.duration_us // 1_000
+    everybody = [*case.hosts, *case.subscribes, *case.publishers]
+
+    def when() -> tuple[int, int]:
+        return rng.randrange(length_ms * 3 // 4), rng.randint(1, length_ms // 2)
+
+    for kind in ("loss", "duplication", "reordering"):
+        if rng.random() < 0.4:
+            found.append(Fault(kind, *when(), share=rng.choice((0.05, 0.1, 0.3)), delay_ms=20))  # type: ignore[arg-type]
+    if case.mode != "static":
+        for name in case.subscribes:
+            if rng.random() < 0.3:
+                found.append(Fault(rng.choice(("crash", "pause", "lost-writes")), *when(), name))
+    if case.mode in ("crashing", "storm"):
+        crashes = rng.randint(1, 3) if case.mode == "crashing" else rng.randint(4, 12)
+        for _ in range(crashes):
+            at_ms, for_ms = when()
+            kind = rng.choice(("crash", "crash", "pause", "lost-writes", "failing-writes"))
+            found.append(Fault(kind, at_ms, min(for_ms, 100), rng.choice(case.hosts)))
+        if rng.random() < 0.3:
+            side = tuple(rng.sample(everybody, rng.randint(1, len(everybody) - 1)))
+            found.append(Fault("partition", *when(), nodes=side))
+        if rng.random() < 0.4:
+            fault = Fault("suspicion", *when(), rng.choice(case.hosts))
+            found.append(msgspec.structs.replace(fault, suspect=rng.choice(case.hosts)))
+    elif rng.random() < 0.3:  # a merger without replicas comes back with its disk
+        found.append(Fault("crash", *when(), rng.choice(case.hosts)))
+    if rng.random() < 0.3:
+        fault = Fault("skew", *when(), rng.choice(everybody))
+        found.append(msgspec.structs.replace(fault, offset_ms=rng.choice((-80, 80))))
+    if rng.random() < 0.3:
+        found.append(Fault("crash", *when(), rng.choice(case.publishers)))
+    return found
+
+
+def play(case: Case, *, watch: Watch | None = None) -> Played:
+    """Load and faults first; then everything heals, and what is owed has to arrive."""
+    recorder = Recorder(f"merging {case.mode}/{case.seed}", level="agreed")
+    world = World(
+        seed=str(case.seed),
+        network=case.network,
+        recorder=recorder,
+        watch=watch,
+        step_count_max=400_000,
+    )
+    detector = DetectorOptions(beat_us=20_000, suspect_us=70_000)
+    add_hosts(world, case.hosts, options=case.options, detector=detector, sync_us=case.sync_us)
+    add_clients(
+        world,
+        [*case.subscribes, *case.publishers],
+        case.hosts,
+        topics={},
+        publishes=dict.fromkeys(case.publishers, TOPICS),
+        subscriptions={
+            name: [subscription(one) for one in numbers]
+            for name, numbers in case.subscribes.items()
+        },
+        schemas=known_topics(),
+        options=case.options,
+        sync_us=case.sync_us,
+    )
+    broken, rested = "", False
+    try:
+        world.start()
+        faults.schedule(world, case.faults)
+        for at_us, who, topic, kind in case.events:
+            world.call(at_us, partial(world.command, who, Publish(topic, {"kind": kind})))
+        for one in case.joins:
+            request = Drop(f"q{one.conjunction}") if one.leaves else None
+            request = request or Correlate(subscription(one.conjunction))
+            world.call(one.at_us, partial(world.command, one.client, request))
+        world.run(case.duration_us)
+        faults.heal(world)
+        rested = _rest(world, case)
+    except UsageError:
+        raise
+    except ConcordantError as error:
+        broken = str(error)
+    return Played(case, world, recorder, rested, broken)
+
+
+def _rest(world: World, case: Case) -> bool:
+    pause_us = 2 * case.options.idle_us + case.options.repeat_us
+    end_us = world.now + _HEAL_US
+    quiet = 0
+    while world.now < end_us:
+        before = len(world.recorder)
+        world.run(world.now + pause_us)
+        quiet = quiet + 1 if len(world.recorder) == before and not world.held_count else 0
+        if quiet == 2:
+            world.recorder.noted(world.now, "", "end")
+            return True
+    return False
