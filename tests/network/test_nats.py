@@ -35,19 +35,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsProcess]:
 class LossyServer(NatsServer):
     """A connection that loses some of what is published."""
 
-    def __init__(self, options: NatsOptions, *, name: str, rng: Random, share: float) -> None:
+    def __init__(
+        self, options: NatsOptions, *, name: str, rng: Random, share: float, among: str = ""
+    ) -> None:
         super().__init__(options, name=name)
+        self.among = among
         self.rng = rng
         self.share = share
-        self.lost_count = 0
 
     async def publish(
         self, subject: str, data: bytes, *, headers: dict[str, str] | None = None, reply: str = ""
     ) -> None:
-        if self.rng.random() < self.share:
-            self.lost_count += 1
-        else:
-            await super().publish(subject, data, headers=headers, reply=reply)
+        if self.among in subject and self.rng.random() < self.share:
+            return
+        await super().publish(subject, data, headers=headers, reply=reply)
 
 
 def options_for(server: NatsProcess, **others: object) -> NatsOptions:

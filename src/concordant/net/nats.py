@@ -109,6 +109,7 @@ class NatsServer:
         self._there = asyncio.Event()
         self._refused: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self._last_error: Exception | None = None
+        self._stopped = False
 
     # --- the connection -------------------------------------------------------------------------
 
@@ -162,6 +163,7 @@ class NatsServer:
                 await self._client.flush(2)
         with contextlib.suppress(nats_errors.Error, OSError):
             await self._client.close()
+        self._stopped = True
 
     def _tls(self) -> ssl.SSLContext | None:
         options = self.options
@@ -207,6 +209,8 @@ class NatsServer:
     async def _on_error(self, error: Exception) -> None:
         self.errors[type(error).__name__] += 1
         self._last_error = error
+        if self._stopped:  # nats-py may miss that it was closed while it tries to reconnect
+            raise asyncio.CancelledError
         if not self._refused.done() and (_is_refusal(error) or isinstance(error, ssl.SSLError)):
             self._refused.set_result(error)
 
@@ -214,6 +218,9 @@ class NatsServer:
         self._there.clear()
 
     async def _on_reconnected(self) -> None:
+        if self._stopped:
+            await self._client.close()
+            return
         self.reconnected_count += 1
         self._there.set()
 
