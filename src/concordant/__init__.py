@@ -4,6 +4,7 @@ Two subscribers with the same question get the same answers in the same order. T
 the public names and nothing else; importing it loads none of them, starts no JVM and no event loop.
 
 To correlate: `from concordant.local import correlate` (files and tables on one machine).
+To publish and subscribe: `Bus` (in memory, or with a cluster of nodes).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from concordant.bus import Bus
     from concordant.errors import (
         ConcordantError,
         InvariantViolation,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from concordant.model.topic import Topic
 
 _HOMES = {
+    "Bus": "concordant.bus",
     "ConcordantError": "concordant.errors",
     "Event": "concordant.model.event",
     "InvariantViolation": "concordant.errors",
@@ -44,6 +47,7 @@ _HOMES = {
 """Where each public name lives; it is imported on first use (PEP 562)."""
 
 __all__ = [
+    "Bus",
     "ConcordantError",
     "Event",
     "InvariantViolation",

@@ -12,8 +12,11 @@ from concordant.cli.correlate import correlate
 from concordant.cli.doctor import doctor
 from concordant.cli.explain import explain
 from concordant.cli.guarantees import guarantees
+from concordant.cli.node import node
+from concordant.cli.publish import publish
 from concordant.cli.run import run
 from concordant.cli.simulate import simulate
+from concordant.cli.subscribe import subscribe
 from concordant.cli.verify import verify
 
 app = typer.Typer(
@@ -29,6 +32,9 @@ app.command()(guarantees)
 app.command()(run)
 app.command()(simulate)
 app.command()(verify)
+app.command()(node)
+app.command()(publish)
+app.command()(subscribe)
 app.command()(doctor)
 
 

@@ -19,6 +19,8 @@ class Publish(msgspec.Struct, frozen=True, gc=False):
     time: Instant | None = None
     source: str = ""
     """Whose event it is, if a client publishes for others; else its own."""
+    id: str = ""
+    """What the event is called, if not by source and number."""
 
 
 class Subscribe(msgspec.Struct, frozen=True, gc=False):

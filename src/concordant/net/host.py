@@ -146,6 +146,11 @@ class Place:
         """Requests of the application; one that cannot be met raises `UsageError`."""
         self._given(Command(requests))
 
+    @property
+    def failure(self) -> ConcordantError | None:
+        """Why the machine's life is over, if it is."""
+        return self._failure
+
     async def settled(self) -> None:
         """Wait until everything asked for so far is durable and carried out."""
         if self._failure is None and self._carried_count < self._given_count:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -90,6 +90,17 @@ def part_of(node: str, strategy: str, part: str) -> str:
     return f"{node}/{strategy}/{part}"
 
 
+class Publisher(Machine, Protocol):
+    """A machine that publishes for many sources, and numbers the events of each; see `Client`."""
+
+    def seq_of(self, source: str) -> int: ...
+
+    def time_of(self, source: str) -> int: ...
+
+    @property
+    def room(self) -> int: ...
+
+
 Make = Callable[[Setting, str], Machine]
 """A machine for a setting, with its address."""
 
@@ -110,7 +121,7 @@ class Strategy(msgspec.Struct, frozen=True):
     name: str
     subscriber: Make
     """The machine of one subscription."""
-    publisher: Make
+    publisher: Callable[[Setting, str], Publisher]
     """The machine at every node that numbers the events of all applications there."""
     messages: tuple[type[Message], ...]
     """Kinds that travel."""
@@ -136,10 +147,10 @@ _CLIENT_RECORDS = (Published, Delivered, Joined, Left, Installed)
 _STREAM_MESSAGES = (Numbered, Mark, Ask, Gone, Where, Here)
 
 
-def _publisher(kind: Callable[..., Machine]) -> Make:
+def _publisher(kind: Callable[..., Publisher]) -> Callable[[Setting, str], Publisher]:
     """A client that publishes to every topic."""
 
-    def make(setting: Setting, address: str) -> Machine:
+    def make(setting: Setting, address: str) -> Publisher:
         return kind(address, publishes=None, options=setting.options(ClientOptions))
 
     return make
@@ -177,7 +188,7 @@ def _sequencer(setting: Setting, address: str) -> Machine:
     return Sequencer(address, options=setting.options(ClientOptions))
 
 
-def _sequenced(setting: Setting, address: str) -> Machine:
+def _sequenced(setting: Setting, address: str) -> Publisher:
     return SequencedClient(
         address,
         publishes=None,

@@ -69,6 +69,10 @@ class ClientOptions(msgspec.Struct, frozen=True):
     """Published events on their way to a sequencer; beyond that, publishing is refused."""
 
 
+ROOM = 1 << 62
+"""Room of a client that keeps nothing back."""
+
+
 class Published(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Durable: this client published an event."""
 
@@ -235,6 +239,15 @@ class Client(ABC):
         guest = self._state.guests.get(source)
         return guest.seq if guest is not None else 0
 
+    def time_of(self, source: str) -> Instant:
+        """What a source publishes next has to be younger than this."""
+        return self._clock_of(self._timekeeper(source)).last
+
+    @property
+    def room(self) -> int:
+        """So many events more can be published now."""
+        return ROOM
+
     def _timekeeper(self, source: str) -> str:
         """Whose clock gives a source's times: its own, unless a level needs one for all."""
         return source
@@ -255,7 +268,7 @@ class Client(ABC):
         else:
             time = request.time
             clock.observe(time)
-        return Event(request.topic, source, seq, time, request.attributes)
+        return Event(request.topic, source, seq, time, request.attributes, request.id)
 
     def _number(self, source: str, seq: int) -> None:
         """This is now the last number of a source."""

@@ -237,8 +237,12 @@ class SequencedClient(Client):
 
     # --- publisher ----------------------------------------------------------------------------
 
+    @property
+    def room(self) -> int:
+        return self._options.outbox_count_max - len(self._state.outbox)
+
     def _check_room(self, count: int) -> None:
-        if len(self._state.outbox) + count > self._options.outbox_count_max:
+        if count > self.room:
             raise UsageError(
                 f"{self.name} has {len(self._state.outbox):,} events on their way to the "
                 "sequencer, and no room for more",

@@ -1,0 +1,421 @@
+"""One door for applications: publish events, and subscribe to them in a chosen order.
+
+    async with Bus.open("memory:") as bus:
+        async with bus.subscribe("Order then Payment", order="total strict", ...) as found:
+            await bus.publish("Order", {"order_id": 17})
+            async for delivery in found:
+                ...
+
+`memory:` is a whole cluster of one node inside this process; `tcp://host:port` is the door of a
+node (`concordant node`), and everything else is the same. The bus finds the node that a name
+belongs to, connects again when a connection breaks, and neither loses nor doubles anything while it
+lives. `Bus.blocking` is the same for programs without an event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import ssl
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Literal, TypeVar
+
+from concordant.errors import UsageError
+from concordant.machine.effects import Delivery
+from concordant.machine.instant import Duration
+from concordant.net.caller import Caller, CallerOptions, MovedAway
+from concordant.net.cluster import address_of
+from concordant.net.given import given_of
+from concordant.net.handles import Pen, Reading
+from concordant.net.node import Node, memory_cluster
+from concordant.net.roles import strategy_of
+from concordant.net.session import (
+    FRAME_BYTES_MAX,
+    Channel,
+    Given,
+    MemoryChannel,
+    StreamChannel,
+    Subscribes,
+)
+
+__all__ = ["BlockingBus", "BlockingSubscription", "Bus", "Delivery", "Subscription"]
+
+_MOVES_MAX = 3
+"""A name belongs to one node; being sent on more often than this is a wrong cluster file."""
+
+T = TypeVar("T")
+
+
+class Bus:
+    """A connection to a cluster; see the module's text."""
+
+    def __init__(
+        self,
+        url: str = "memory:",
+        *,
+        name: str = "",
+        token: str = "",
+        authority: str = "",
+        strategies: Iterable[str] | None = None,
+        options: CallerOptions | None = None,
+    ) -> None:
+        """
+        `name` is the source of what is published; without one, a name is drawn. `token` is what the
+        cluster wants to see of applications. `authority` is a file with the certificate of the
+        authority that signed the nodes': with it, connections are secured by TLS. `strategies` are
+        the orders that a bus in memory offers, if others than usual.
+        """
+        self.name = name or f"app-{secrets.token_hex(4)}"
+        self._url = url
+        self._token = token
+        self._options = options
+        self._tls = _trusting(authority) if authority else None
+        self._strategies = tuple(strategies) if strategies is not None else None
+        self._callers: dict[str, Caller] = {}
+        self._node: Node | None = None
+        self._sessions: set[asyncio.Task[None]] = set()
+        self._pen: Pen | None = None
+        self._picking = asyncio.Lock()
+        self._entry = _entry(url, in_memory=self._strategies is not None)
+
+    @classmethod
+    def open(cls, url: str = "memory:", **options: Any) -> Bus:
+        """A bus to be entered: `async with Bus.open("memory:") as bus`."""
+        return cls(url, **options)
+
+    @classmethod
+    def blocking(cls, url: str = "memory:", **options: Any) -> BlockingBus:
+        """The same for programs without an event loop: `with Bus.blocking("memory:") as bus`."""
+        return BlockingBus(url, **options)
+
+    async def __aenter__(self) -> Bus:
+        if not self._entry:
+            self._node = Node(memory_cluster(self._strategies), "memory")
+            await self._node.start(door=False)
+        try:
+            await self._caller(self._entry)
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Hang up; a node in memory ends, and what nobody took is gone with it."""
+        for caller in self._callers.values():
+            await caller.stop()
+        self._callers.clear()
+        if self._node is not None:
+            await self._node.stop()
+        await asyncio.gather(*self._sessions, return_exceptions=True)
+
+    # --- publish --------------------------------------------------------------------------------
+
+    async def publish(
+        self,
+        events: str | Iterable[Mapping[str, Any]],
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        time: Any = None,
+    ) -> str:
+        """Publish one event, or a batch; on return the node has stored it. The id of the last.
+
+        One: `publish("Order", {"order_id": 17})`. A batch: rows as in a file of JSON Lines, each
+        with its `topic`, and perhaps `time` and `id`. A batch is taken whole or not at all.
+        """
+        if isinstance(events, str):
+            row = {**(attributes or {}), "topic": events}
+            given = [given_of(row if time is None else {**row, "time": time})]
+        else:
+            given = _batch(events)
+        pen = await self._publisher()
+        if not given:
+            return ""
+        last = await pen.publish(given)
+        return given[-1].id or f"{pen.source}:{last}"
+
+    async def _publisher(self) -> Pen:
+        async with self._picking:
+            if self._pen is None:
+                self._pen = await self._at_home(lambda caller: caller.pen(self.name))
+        return self._pen
+
+    # --- subscribe ------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        text: str,
+        *,
+        order: str = "fifo",
+        strategy: str = "",
+        name: str = "",
+        taken: int | None = None,
+        slow: Literal["cut", "throttle"] = "cut",
+        lag_us_max: Duration | None = None,
+        topics: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> Subscription:
+        """Deliveries of topics (`"Order, Payment"`) or of a pattern (`"Order then Payment"`).
+
+        With a `name` the subscription outlives the application: whoever subscribes under it again
+        goes on after what was taken, or after `taken` deliveries. Who is slower than `lag_us_max`
+        is cut off and told so, or holds the publishers back (`slow="throttle"`). `topics` gives the
+        kinds of attributes for a pattern, where the cluster file does not declare them.
+
+        Use it by `async with`: on entering, the subscription has begun.
+        """
+        strategy_of(order, strategy)
+        if slow not in ("cut", "throttle"):
+            raise UsageError(f"slow={slow!r}", hint="a slow subscriber is 'cut', or 'throttle's")
+        kinds = {topic: dict(given) for topic, given in (topics or {}).items()}
+        asked = Subscribes(0, text, order, strategy, name, taken, slow, lag_us_max, kinds)
+        return Subscription(self, asked)
+
+    async def _read(self, asked: Subscribes) -> tuple[Caller, Reading]:
+        async def begin(caller: Caller) -> tuple[Caller, Reading]:
+            return caller, await caller.read(asked)
+
+        return await self._at_home(begin)
+
+    # --- doors ----------------------------------------------------------------------------------
+
+    async def _at_home(self, ask: Callable[[Caller], Awaitable[T]]) -> T:
+        """Ask at our door; if what we ask for belongs to another node, there."""
+        door = self._entry
+        for _ in range(_MOVES_MAX):
+            caller = await self._caller(door)
+            try:
+                return await ask(caller)
+            except MovedAway as moved:
+                door = moved.door
+        raise UsageError(
+            f"the nodes send us on and on, last to {door}",
+            hint="see that all nodes run with the same cluster file",
+        )
+
+    async def _caller(self, door: str) -> Caller:
+        found = self._callers.get(door)
+        if found is None:
+            connect = self._connect_in_memory if not door else self._connect_to(door)
+            found = Caller(
+                connect, where=door or "memory:", token=self._token, options=self._options
+            )
+            await found.start()
+            self._callers[door] = found
+        return found
+
+    async def _connect_in_memory(self) -> Channel:
+        assert self._node is not None
+        mine, its = MemoryChannel.pair()
+        task = asyncio.create_task(self._node.serve(its))
+        self._sessions.add(task)
+        task.add_done_callback(self._sessions.discard)
+        return mine
+
+    def _connect_to(self, door: str) -> Callable[[], Awaitable[Channel]]:
+        host, port = address_of(door, place=self._url)
+
+        async def connect() -> Channel:
+            reader, writer = await asyncio.open_connection(
+                host, port, ssl=self._tls, limit=FRAME_BYTES_MAX
+            )
+            return StreamChannel(reader, writer, side="application")
+
+        return connect
+
+
+class Subscription:
+    """Deliveries, in the promised order; each has its events, a position and `in_order`."""
+
+    def __init__(self, bus: Bus, asked: Subscribes) -> None:
+        self._bus = bus
+        self._asked = asked
+        self._caller: Caller | None = None
+        self._reading: Reading | None = None
+
+    @property
+    def taken(self) -> int:
+        """How many deliveries were taken: keep it with your results to go on exactly there."""
+        return self._reading.taken if self._reading is not None else 0
+
+    async def __aenter__(self) -> Subscription:
+        await self._begun()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.leave()
+
+    def __aiter__(self) -> Subscription:
+        return self
+
+    async def __anext__(self) -> Delivery:
+        """The next delivery; the one before counts as taken from now on."""
+        return await (await self._begun()).next()
+
+    async def _begun(self) -> Reading:
+        if self._reading is None:
+            self._caller, self._reading = await self._bus._read(self._asked)
+        return self._reading
+
+    async def leave(self) -> None:
+        """Read no more. A named subscription is kept by the node, any other ends."""
+        if self._reading is None or self._caller is None:
+            return
+        self._reading.take(tell=True)
+        if self._asked.name:
+            self._caller.leave(self._reading)
+        else:
+            await self.end()
+
+    async def end(self) -> None:
+        """End the subscription for good, whatever it is called."""
+        if self._reading is not None and self._caller is not None:
+            with contextlib.suppress(UsageError):  # the bus is closed, and so is this
+                await self._caller.end(self._reading)
+
+
+# --- without an event loop ------------------------------------------------------------------------
+
+
+class BlockingBus:
+    """A bus for programs without an event loop: it has one of its own, in a thread."""
+
+    def __init__(self, url: str = "memory:", **options: Any) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._url = url
+        self._options = options
+        self._bus: Bus | None = None
+
+    def __enter__(self) -> BlockingBus:
+        self._thread.start()
+
+        async def enter() -> Bus:
+            return await Bus(self._url, **self._options).__aenter__()
+
+        try:
+            self._bus = self._run(enter())
+        except BaseException:
+            self._end_loop()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        try:
+            if self._bus is not None:
+                self._run(self._bus.close())
+        finally:
+            self._end_loop()
+
+    def _end_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+
+    @property
+    def name(self) -> str:
+        return self._opened.name
+
+    @property
+    def _opened(self) -> Bus:
+        if self._bus is None:
+            raise UsageError("the bus is not open", hint="use it by `with`")
+        return self._bus
+
+    def publish(self, events: Any, attributes: Any = None, *, time: Any = None) -> str:
+        """As `Bus.publish`."""
+        return self._run(self._opened.publish(events, attributes, time=time))
+
+    def subscribe(self, text: str, **options: Any) -> BlockingSubscription:
+        """As `Bus.subscribe`; to be entered by `with`, and read by `for`."""
+        return BlockingSubscription(self, self._opened.subscribe(text, **options))
+
+
+class BlockingSubscription:
+    """Deliveries for a program without an event loop."""
+
+    def __init__(self, bus: BlockingBus, subscription: Subscription) -> None:
+        self._run = bus._run
+        self._subscription = subscription
+
+    @property
+    def taken(self) -> int:
+        return self._subscription.taken
+
+    def __enter__(self) -> BlockingSubscription:
+        self._run(self._subscription.__aenter__())
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._run(self._subscription.leave())
+
+    def __iter__(self) -> Iterator[Delivery]:
+        while True:
+            yield self.next()
+
+    def next(self, timeout_s: float | None = None) -> Delivery:
+        """The next delivery; `TimeoutError` if there is none for so long."""
+
+        async def wait() -> Delivery:
+            async with asyncio.timeout(timeout_s):
+                return await self._subscription.__anext__()
+
+        return self._run(wait())
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def _batch(rows: Iterable[Mapping[str, Any]]) -> list[Given]:
+    found = []
+    for number, row in enumerate(rows, 1):
+        try:
+            found.append(given_of(row))
+        except UsageError as error:
+            raise error.located(f"event {number}") from None
+    return found
+
+
+def _entry(url: str, *, in_memory: bool) -> str:
+    """The door of a URL; nothing for the memory."""
+    kind, colon, rest = url.partition(":")
+    if kind == "memory" and colon and not rest:
+        return ""
+    if in_memory:
+        raise UsageError("strategies are chosen by the cluster file", hint="leave them out")
+    if kind == "tcp" and rest.startswith("//"):
+        door = rest.removeprefix("//").rstrip("/")
+        address_of(door, place=url)
+        return door
+    raise UsageError(
+        f"{url!r} is no address of a bus", hint="write memory: or tcp://host:port of a node's door"
+    )
+
+
+def _trusting(authority: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=authority)
+    except (OSError, ssl.SSLError) as error:
+        raise UsageError(f"it cannot be used: {error}", place=authority) from None
