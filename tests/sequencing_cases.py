@@ -56,8 +56,11 @@ class Case:
     forever: bool = False
     """They do not come back."""
     loss: float = 0.0
+    duplication: float = 0.0
     reranks: tuple[str, ...] = ()
     """New rankings, each asked for once at a random moment."""
+    topics_named: str = ""
+    """Topics beside those that somebody holds or publishes."""
     turns: int = 0
     """So many events of one publisher, each on the next topic."""
     level: str = ""
@@ -65,7 +68,8 @@ class Case:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        named = "".join((*self.holds, self.events, *(change[1:] for _, change in self.changes)))
+        changed = (change[1:] for _, change in self.changes)
+        named = "".join((*self.holds, self.events, *changed, self.topics_named))
         return tuple(sorted(set(named)))
 
     @property
@@ -84,6 +88,13 @@ class Played:
     @property
     def failure(self) -> Verdict | None:
         return first_violation(self.verdicts)
+
+    @property
+    def ranking(self) -> tuple[str, ...]:
+        """The order of the topics at the end."""
+        machine = self.world.places[COORDINATOR].machine
+        assert isinstance(machine, Coordinator)
+        return machine.order
 
     def delivered(self, name: str) -> list[str]:
         """The topics of what a subscriber delivered, in its order."""
@@ -122,13 +133,11 @@ def play(case: Case, seed: int) -> Played:
         world.call(at, partial(world.crash, node))
         if not case.forever:
             world.call(at + rng.randrange(1_000, 60_000), partial(world.restart, node))
-    world.network.trouble.loss = case.loss
-    world.network.trouble.revise()
+    _trouble(world, case.loss, case.duplication)
     verdicts: list[Verdict] = []
     try:
         world.run(case.spread_ms * 2_000 + 100_000)
-        world.network.trouble.loss = 0.0
-        world.network.trouble.revise()
+        _trouble(world, 0.0, 0.0)
         for _ in range(60):
             world.run(world.now + 200_000)
             if not held_count(world):
@@ -142,6 +151,58 @@ def play(case: Case, seed: int) -> Played:
         verdicts.append(Verdict("Invariants", 1, Violation(str(error))))
     rows = list(world.recorder.rows())
     return Played(rows, [*verdicts, *check_level(rows, case.promise)], world)
+
+
+def _trouble(world: World, loss: float, duplication: float) -> None:
+    trouble = world.network.trouble
+    trouble.loss, trouble.duplication = loss, duplication
+    trouble.revise()
+
+
+def random_case(seed: int) -> Case:
+    """Topics, overlaps, load, changes, faults and promise, all of it from the seed."""
+    rng = Random(f"{seed}/sequencing")
+    topics = "12345"[: rng.randint(2, 5)]
+    subscribers = rng.randint(2, 5)
+    holds = tuple(
+        "".join(sorted(rng.sample(topics, rng.randint(1, min(3, len(topics))))))
+        for _ in range(subscribers)
+    )
+    changes = tuple(
+        (rng.randrange(subscribers), rng.choice("+-") + rng.choice(topics))
+        for _ in range(rng.choice((0, 0, 1, 3, 5)))
+    )
+    reranks = tuple(
+        "".join(rng.sample(topics, len(topics))) for _ in range(rng.choice((0, 0, 0, 1, 2)))
+    )
+    nodes = [
+        *(sequencer_of(topic) for topic in topics),
+        *(f"p{topic}" for topic in topics),
+        *(f"s{number}" for number in range(subscribers)),
+        *([COORDINATOR] if reranks else ()),
+    ]
+    options = OPTIONS
+    if rng.random() < 0.25:
+        options = with_options(
+            OPTIONS,
+            tag=True,
+            time_to_live_us=rng.choice((5_000, 30_000)),
+            buffer_count_max=rng.choice((0, 2, 30)),
+        )
+    return Case(
+        holds,
+        "".join(rng.choice(topics) for _ in range(rng.randint(3, 14))),
+        changes,
+        edge_on=rng.choice((1, 2)),
+        spread_ms=rng.choice((20, 100, 300)),
+        latency_ms=rng.choice((5, 20, 60)),
+        options=with_options(options, log_count_max=rng.choice((3, 50_000))),
+        crashes=tuple(rng.sample(nodes, rng.choice((0, 0, 0, 1, 2, 3)))),
+        loss=rng.choice((0.0, 0.0, 0.1, 0.3)),
+        duplication=rng.choice((0.0, 0.0, 0.2)),
+        reranks=reranks,
+        topics_named=topics,
+    )
 
 
 def held_count(world: World) -> int:
