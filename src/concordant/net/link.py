@@ -173,11 +173,12 @@ class Link:
         refused = self._refusal(hello)
         if refused:
             raise PeerError(refused)
-        if hello.peer_life == self.me.life:
+        known = self.peer is not None and self.peer.life == hello.life
+        if known and hello.peer_life == self.me.life:
             self._had(hello.received)
-        else:  # it forgot: what it had not taken gets the first numbers of its new life
+        else:  # it forgot, or is another: what was not taken gets the first numbers of its new life
             self._first = 1
-        if self.peer is None or self.peer.life != hello.life:
+        if not known:
             self._received = self._taken = 0
         self.peer = hello
         self._state = "open"

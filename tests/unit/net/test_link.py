@@ -158,6 +158,25 @@ def test_a_restarted_peer_gets_what_its_former_life_had_not_taken() -> None:
     assert reborn.receive(one.due()[0]) == [b"2", b"3", b"4"]
 
 
+def test_a_restarted_peer_whose_first_greeting_was_lost_is_understood() -> None:
+    """It knows us from our greeting, we do not know it: its counts are those of its new life."""
+    one, other = open_pair()
+    one.send(b"taken")
+    other.receive(one.due()[0])
+    one.receive(other.took(1))
+    one.send(b"not taken")
+    one.disconnected()
+    reborn = Link(me("b", "2"))
+    hello, _lost = one.connected(), reborn.connected()
+    reborn.receive(hello)
+    for link in (one, reborn):
+        link.disconnected()
+    hello, answer = one.connected(), reborn.connected()
+    one.receive(answer)
+    reborn.receive(hello)
+    assert reborn.receive(one.due()[0]) == [b"not taken"]
+
+
 def test_a_restarted_sender_begins_anew() -> None:
     one, other = open_pair()
     one.send(b"old")
