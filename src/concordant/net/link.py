@@ -176,6 +176,8 @@ class Link:
         known = self.peer is not None and self.peer.life == hello.life
         if known and hello.peer_life == self.me.life:
             self._had(hello.received)
+        elif hello.peer_life == self.me.life and hello.received:
+            raise PeerError("the other side counts what was never sent")
         else:  # it forgot, or is another: what was not taken gets the first numbers of its new life
             self._first = 1
         if not known:
