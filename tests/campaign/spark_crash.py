@@ -9,9 +9,6 @@ campaign in which fewer runs died than were to be killed fails.
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -22,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.table import Table
 
-from concordant.spark.checkpoint import Checkpoint
+from tests.campaign.killing import failure, killed, lines
 from tests.campaign.shape import Options, Report
 
 NAME = "spark-crash"
@@ -31,7 +28,30 @@ ADAPTERS = ("files", "store")
 FILE_COUNT = 32
 ROWS_PER_FILE = 150
 KILL_COUNT = 22
-ROOT = Path(__file__).resolve().parents[2]
+
+PIPELINE = """
+[question]
+subscriptions = '''
+up: T[1].v < T[2].v and T[2].v < T[3].v consume matched partition by k within 1 s
+pair: T then U and T.v = U.v consume slide partition by k within 500 ms
+any: U[1].v > U[2].v match recent consume suffix
+'''
+[[source]]
+kind = "parquet"
+path = "in"
+[stream]
+checkpoint = "checkpoint"
+release = "frontier"
+at_end = "{at_end}"
+adapter = "{adapter}"
+buckets = 4
+[[sink]]
+kind = "jsonl"
+path = "out"
+[spark]
+master = "local[2]"
+options = {{ "spark.driver.memory" = "1g", "spark.sql.shuffle.partitions" = "2" }}
+"""
 
 
 def make_input(folder: Path, seed: int) -> None:
@@ -59,61 +79,30 @@ def make_input(folder: Path, seed: int) -> None:
         os.utime(path, (1_000_000 + number, 1_000_000 + number))  # Spark takes the oldest first
 
 
-def start(folder: Path, adapter: str, *place: str) -> subprocess.Popen[bytes]:
-    arguments = [sys.executable, "-m", "tests.spark.crash_driver", str(folder), adapter, *place]
-    return subprocess.Popen(
-        arguments,
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-
-
-def lines(folder: Path) -> list[str]:
-    """All relations, in the order of their micro-batches."""
-    paths = sorted((folder / "out").glob("*.jsonl"))
-    return [line for path in paths for line in path.read_text().splitlines()]
-
-
-def killed(folder: Path, adapter: str, rng: Random, number: int) -> str:
-    """Start a run that is to die, and say how it died; nothing if it ended before."""
-    how = ("random", "sink", "commit")[number % 3]
-    if how == "random":
-        process = start(folder, adapter)
-        assert process.stdout is not None
-        process.stdout.readline()  # its session is up
-        try:
-            process.wait(timeout=rng.uniform(0, 6))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-    else:
-        last = Checkpoint(folder / "checkpoint" / "concordant").last()
-        process = start(folder, adapter, how, str(last.batch + 1 if last else 0))
-    return how if process.wait() == -signal.SIGKILL else ""
-
-
 def run(options: Options) -> Report:
     rng = Random(options.seed)
     died: Counter[tuple[str, str]] = Counter()
     failures: list[str] = []
     total = 0
     for adapter in ADAPTERS:
-        with tempfile.TemporaryDirectory() as text:
-            calm, hurt = Path(text) / "calm", Path(text) / "hurt"
+        with tempfile.TemporaryDirectory() as made:
+            calm, hurt = Path(made) / "calm", Path(made) / "hurt"
+            at_end = "release" if adapter == "files" else "wait"
             for folder in (calm, hurt):
                 make_input(folder, options.seed)
-            if start(calm, adapter).wait() != 0:
-                failures.append(f"{adapter}: the undisturbed run failed")
+                text = PIPELINE.format(adapter=adapter, at_end=at_end)
+                (folder / "pipeline.toml").write_text(text)
+            if text := failure(calm):
+                failures.append(f"{adapter}: the undisturbed run failed: {text}")
                 continue
             expected = lines(calm)
             total += len(expected)
             for number in range(KILL_COUNT):
-                how = killed(hurt, adapter, rng, number)
+                how = killed(hurt, rng, number)
                 died[adapter, how] += 1
                 options.progress(f"{adapter}: kills", number + 1, KILL_COUNT)
-            if start(hurt, adapter).wait() != 0:
-                failures.append(f"{adapter}: the last run failed")
+            if text := failure(hurt):
+                failures.append(f"{adapter}: the last run failed: {text}")
             found = lines(hurt)
             if found != expected:
                 failures.append(f"{adapter}: {len(found)} relations instead of {len(expected)}")

@@ -51,12 +51,9 @@ def run(
         if not json:
             terminal.print_text(f"{pipeline}: ok")
         return
-    options = dict(found.spark.options)
-    if found.spark.jars:
-        options["spark.jars"] = ",".join(found.at(jar) for jar in found.spark.jars)
     with _status(json, "starting Spark"):
         session = open_session(
-            found.spark.master, name=found.name, options=options, verbose=verbose
+            found.spark.master, name=found.name, options=found.session_options(), verbose=verbose
         )
     try:
         with _progress(json) as told:

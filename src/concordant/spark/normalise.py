@@ -7,7 +7,7 @@ may let through more than the kernel admits, never less. Knows DataFrames and jo
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -19,7 +19,17 @@ from concordant.model.predicate import Comparison
 from concordant.model.topic import Topic
 from concordant.spark.job import Job
 from concordant.spark.layout import SubscriptionSet
-from concordant.spark.rows import ID, MARK, SEQ, SET, SOURCE, TIME, TOPIC, attribute_column
+from concordant.spark.rows import (
+    ID,
+    MARK,
+    SEQ,
+    SET,
+    SOURCE,
+    TIME,
+    TOPIC,
+    UNREADABLE,
+    attribute_column,
+)
 from concordant.spark.schema import CASTS, Input
 
 ALTERNATIVES_MAX = 32
@@ -72,13 +82,20 @@ def _topic_code(given: Input, job: Job, progress: str | None) -> Column:
     codes = {topic.name: code for code, topic in enumerate(job.topics)}
     if progress is not None:
         codes[progress] = MARK
+    found = _named_code(given, codes, len(job.topics))
+    if given.unreadable is not None:
+        found = F.when(given.unreadable.column.isNotNull(), F.lit(UNREADABLE)).otherwise(found)
+    return found.cast("int")
+
+
+def _named_code(given: Input, codes: Mapping[str, int], unknown: int) -> Column:
     if given.topic is not None:
-        return F.lit(codes.get(given.topic, len(job.topics))).cast("int")
+        return F.lit(codes.get(given.topic, unknown))
     name = given.reserved["topic"].column.cast("string")
-    found = F.lit(len(job.topics))  # a topic that nobody asks for: filtered out below
+    found = F.lit(unknown)  # a topic that nobody asks for: filtered out below
     for topic, code in codes.items():
         found = F.when(name == topic, F.lit(code)).otherwise(found)
-    return F.when(name.isNull() | (name == ""), F.lit(None)).otherwise(found).cast("int")
+    return F.when(name.isNull() | (name == ""), F.lit(None)).otherwise(found)
 
 
 def _attribute(given: Input, job: Job, name: str, kind: Kind) -> Column:
@@ -123,7 +140,7 @@ def _key_columns(job: Job, name: str) -> list[Column]:
 def _wanted(one: SubscriptionSet, job: Job) -> Column:
     """May some subscription of the set want the row? Rows without a topic go on, to be told."""
     codes = {topic.name: code for code, topic in enumerate(job.topics)}
-    wanted = F.col(TOPIC).isNull() | (F.col(TOPIC) == MARK)
+    wanted = F.col(TOPIC).isNull() | (F.col(TOPIC) < 0)  # marks, and what nobody can read
     for name in one.topics if any(s.name not in job.muted for s in one.subscriptions) else ():
         is_topic = F.col(TOPIC) == codes[name]
         admitted = _admitted(one, job.topics[codes[name]], job)

@@ -35,6 +35,8 @@ class Source(msgspec.Struct, forbid_unknown_fields=True):
     id: str = "id"
     topic_column: str = "topic"
     files_per_batch: int = 1
+    rows_per_batch: int = 1_000_000
+    """Messages of Kafka in one micro-batch, so that a long topic does not become one."""
     servers: str = ""
     kafka_topic: str = ""
     events: int = 1_000_000
@@ -108,6 +110,12 @@ class Pipeline(msgspec.Struct, forbid_unknown_fields=True):
     def at(self, path: str) -> str:
         """A path of the file; relative ones begin where the file lies."""
         return path if re.match(r"\w+://", path) else os.path.normpath(Path(self.folder) / path)
+
+    def session_options(self) -> dict[str, str]:
+        """The options of Spark's session, jars among them."""
+        if not self.spark.jars:
+            return self.spark.options
+        return {**self.spark.options, "spark.jars": ",".join(map(self.at, self.spark.jars))}
 
 
 def read_pipeline(path: Path) -> Pipeline:
@@ -204,7 +212,7 @@ def _check(pipeline: Pipeline, place: str) -> None:
                 f"{where}: a stream of {one.kind} files needs its columns beforehand",
                 'fields = "topic string, time timestamp, source string, seq bigint"',
             )
-        if one.files_per_batch < 1 or one.events < 1 or one.seed < 0:
+        if min(one.files_per_batch, one.rows_per_batch, one.events) < 1 or one.seed < 0:
             refuse(f"{where}: counts are at least 1, and a seed is not negative", "correct it")
     for number, sink in enumerate(pipeline.sink, 1):
         if sink.kind in ("parquet", "jsonl") and not sink.path:

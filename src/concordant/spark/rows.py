@@ -25,6 +25,9 @@ SET, TOPIC, SOURCE, SEQ, TIME, ID = "set", "topic", "source", "seq", "time", "id
 MARK = -1
 """The topic code of a progress mark: no event, but a sign that its source has come so far."""
 
+UNREADABLE = -2
+"""The topic code of a row that the source could not read as it was told to."""
+
 _TYPES = {
     Kind.BOOL: pa.bool_(),
     Kind.INT: pa.int64(),
@@ -126,6 +129,9 @@ _REASONS = {
 def _good(job: Job, table: Any) -> tuple[Array | None, list[Rejected]]:
     """Which rows are events; None if all are."""
     bad: dict[int, str] = {}
+    codes = _numbers(table.column(TOPIC).fill_null(0), np.int32)
+    for row in np.flatnonzero(codes == UNREADABLE):
+        bad[int(row)] = "the source cannot read it: it has not the fields and types that it should"
     for name, reason in _REASONS.items():
         values = table.column(name)
         if values.null_count:
@@ -155,4 +161,4 @@ def _rejected(job: Job, table: Any, row: int, reason: str) -> Rejected:
 
 def topic_name(job: Job, code: int | None) -> str | None:
     """The name of a topic that travels as a code."""
-    return None if code is None else job.topics[code].name
+    return None if code is None or code < 0 else job.topics[code].name

@@ -40,6 +40,9 @@ _KINDS: tuple[tuple[type[t.DataType], Kind], ...] = (
 )
 
 CASTS = {Kind.BOOL: "boolean", Kind.INT: "bigint", Kind.FLOAT: "double", Kind.STRING: "string"}
+UNREADABLE_COLUMN = "__unreadable"
+"""The text of a row that the source could not read; null for all others."""
+
 _NO_SECONDS = r"([T ][0-9]{2}:[0-9]{2})(Z|[+-][0-9]{2}:[0-9]{2})?$"
 _DAY_US = 86_400_000_000
 _EPOCH = "timestamp_ntz'1970-01-01 00:00:00'"
@@ -103,6 +106,8 @@ class Input:
     attributes: Mapping[str, Field]
     unusable: Mapping[str, t.DataType]
     """Columns of types that no predicate could compare; an error only if somebody asks for one."""
+    unreadable: Field | None = None
+    """Says of a row that the source could not read it."""
 
     def kinds(self) -> dict[str, Kind]:
         return {name: kind for name, field in self.attributes.items() if (kind := field.kind)}
@@ -133,6 +138,7 @@ def read_schema(
                 column=path,
             )
         fields[path] = field
+    unreadable = fields.pop(UNREADABLE_COLUMN, None)
     names.check(tuple(fields), origin)
     reserved = {
         role: fields.pop(column)
@@ -154,7 +160,7 @@ def read_schema(
     usable = {path: field for path, field in fields.items() if field.kind is not None}
     rest = {path: field.type for path, field in fields.items() if field.kind is None}
     given = None if "topic" in reserved else topic
-    return Input(frame, name, given, reserved, usable, rest)
+    return Input(frame, name, given, reserved, usable, rest, unreadable)
 
 
 def topics_of(inputs: list[Input], wanted: tuple[str, ...]) -> dict[str, Topic]:

@@ -10,7 +10,9 @@ import contextlib
 import logging
 import os
 import re
+import signal
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -61,13 +63,16 @@ def open_session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     if verbose:
-        return builder.getOrCreate()
+        with _own_interrupt():
+            return builder.getOrCreate()
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger("pyspark").setLevel(logging.CRITICAL)
+    # An interrupted call is logged with its traceback, by the root logger.
+    logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
     warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
     path = log or Path(tempfile.gettempdir()) / f"concordant-spark-{os.getpid()}.log"
     try:
-        with _streams_to(path):
+        with _streams_to(path), _own_interrupt():
             session = builder.getOrCreate()
     except Exception as error:
         raise RunFailed(f"Spark did not start: {cause(error)}") from None
@@ -87,6 +92,17 @@ def _streams_to(path: Path) -> Iterator[None]:
         for number, stream in kept.items():
             os.dup2(stream, number)
             os.close(stream)
+
+
+@contextlib.contextmanager
+def _own_interrupt() -> Iterator[None]:
+    """Ctrl-C stays what it was: Spark's own handler calls the JVM in the middle of another call."""
+    kept = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, kept)
 
 
 _PYTHON_ERROR = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Violation|Exception)): (.+)$")

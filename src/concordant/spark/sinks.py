@@ -89,8 +89,15 @@ class Delivery:
         self._show([row.asDict(recursive=True) for row in rows])
 
     def kafka(self, sink: Sink, found: DataFrame, batch: int) -> None:
+        """The relations of one subscription and partition value share a key, and keep their order.
+
+        One task writes them: two would overtake each other.
+        """
         del batch
-        lines = found.select(F.col("id").alias("key"), F.to_json(F.struct("*")).alias("value"))
+        key = F.regexp_replace("id", "/[0-9]+$", "").alias("key")
+        shown = [name for name in found.columns if name != "tie"]
+        lines = found.orderBy(*self._order).coalesce(1)
+        lines = lines.select(key, F.to_json(F.struct(*shown)).alias("value"))
         writer = lines.write.format("kafka").option("kafka.bootstrap.servers", sink.servers)
         writer.option("topic", sink.kafka_topic).save()
 

@@ -1,7 +1,7 @@
 """Sources of a pipeline as DataFrames: files, directories that grow, Kafka, the market generator.
 
-Knows formats and where `source` and `seq` come from where a format numbers its rows. What the
-columns mean is `schema`'s business.
+Knows formats, where `source` and `seq` come from where a format numbers its rows, and how a format
+says that it cannot read a row. What the columns mean is `schema`'s business.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from concordant.errors import UsageError
 from concordant.spark.pipeline import Pipeline, Source
+from concordant.spark.schema import UNREADABLE_COLUMN
 
 
 def open_source(session: Any, pipeline: Pipeline, source: Source, generated: Any) -> DataFrame:
@@ -24,11 +25,14 @@ def open_source(session: Any, pipeline: Pipeline, source: Source, generated: Any
     path = generated(source) if source.kind == "generator" else pipeline.at(source.path)
     kind = {"jsonl": "json", "generator": "parquet"}.get(source.kind, source.kind)
     reader = session.readStream if streaming else session.read
+    reader = reader.option("columnNameOfCorruptRecord", UNREADABLE_COLUMN)
     if source.kind == "csv":
-        reader = reader.option("header", True).option("mode", "PERMISSIVE")
+        reader = reader.option("header", True)
         reader = reader if source.fields else reader.option("inferSchema", True)
     try:
-        if source.fields:
+        if source.fields and kind in ("csv", "json"):
+            reader = reader.schema(f"{source.fields}, {UNREADABLE_COLUMN} string")
+        elif source.fields:
             reader = reader.schema(source.fields)
         elif streaming:
             reader = reader.schema(session.read.format(kind).load(path).schema)
@@ -59,13 +63,19 @@ def _kafka(session: Any, source: Source, streaming: bool) -> DataFrame:
     reader = (session.readStream if streaming else session.read).format("kafka")
     reader = reader.option("kafka.bootstrap.servers", source.servers)
     reader = reader.option("subscribe", source.kafka_topic).option("startingOffsets", "earliest")
-    body = F.from_json(F.col("value").cast("string"), source.fields).alias("body")
+    if streaming:
+        reader = reader.option("maxOffsetsPerTrigger", source.rows_per_batch)
+    fields = f"{source.fields}, {UNREADABLE_COLUMN} string"
+    options = {"columnNameOfCorruptRecord": UNREADABLE_COLUMN}
+    body = F.from_json(F.col("value").cast("string"), fields, options).alias("body")
     log = F.concat_ws("-", F.col("topic"), F.col("partition"))
     frame = reader.load().select(
         body, log.alias("__source"), F.col("offset").alias("__seq"), F.col("timestamp")
     )
-    names = frame.schema["body"].dataType.fieldNames()
-    columns = [F.col(f"body.`{name}`") for name in names]
+    names = [*frame.schema["body"].dataType.fieldNames()]
+    names.remove(UNREADABLE_COLUMN)
+    broken = F.when(F.col("body").isNull(), F.lit("")).otherwise(F.col(f"body.{UNREADABLE_COLUMN}"))
+    columns = [*(F.col(f"body.`{name}`") for name in names), broken.alias(UNREADABLE_COLUMN)]
     if source.source not in names:
         columns.append(F.col("__source").alias(source.source))
     if source.seq not in names:

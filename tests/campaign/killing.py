@@ -1,0 +1,60 @@
+"""Runs of a pipeline in processes of their own, to be killed at random and at the worst moments."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+from concordant.spark.checkpoint import Checkpoint
+
+ROOT = Path(__file__).resolve().parents[2]
+MOMENTS = ("random", "sink", "commit")
+"""A random one; results written, nothing committed; committed by us, not yet by Spark."""
+
+_SECONDS_MAX = 6.0
+"""A run is killed at random within this time of its session being up."""
+
+
+def failure(folder: Path) -> str:
+    """Run the pipeline of a folder undisturbed; nothing, or the last that it said."""
+    if _start(folder).wait() == 0:
+        return ""
+    return (folder / "driver.log").read_text().strip()[-500:] or "it failed without a word"
+
+
+def killed(folder: Path, rng: Random, number: int) -> str:
+    """Start a run that is to die, and say how it died; nothing if it ended before."""
+    how = MOMENTS[number % len(MOMENTS)]
+    if how == "random":
+        process = _start(folder)
+        assert process.stdout is not None
+        process.stdout.readline()  # its session is up
+        try:
+            process.wait(timeout=rng.uniform(0, _SECONDS_MAX))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+    else:
+        last = Checkpoint(folder / "checkpoint" / "concordant").last()
+        process = _start(folder, how, str(last.batch + 1 if last else 0))
+    return how if process.wait() == -signal.SIGKILL else ""
+
+
+def lines(folder: Path) -> list[str]:
+    """All relations that were written as JSON Lines, in the order of their micro-batches."""
+    paths = sorted((folder / "out").glob("[0-9]*.jsonl"))
+    return [line for path in paths for line in path.read_text().splitlines()]
+
+
+def _start(folder: Path, *place: str) -> subprocess.Popen[bytes]:
+    with (folder / "driver.log").open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.spark.crash_driver", str(folder), *place],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
