@@ -53,7 +53,7 @@ def in_order(found: Iterable[Sequence[str]], seen: list[str]) -> float:
     return mean(-1 < a < b < c for a, b, c in known)
 
 
-@pytest.mark.parametrize("protocol", ["clock", "sequencer"])
+@pytest.mark.parametrize("protocol", ["clock", "sequencer", "sequencing", "sequencing-strict"])
 def test_with_one_order_both_find_all_sequences_in_the_same_order(protocol: str) -> None:
     outcome = simulate(scenario_with(protocol), seed=1)
     assert outcome.failure is None
@@ -71,3 +71,23 @@ def test_without_order_less_than_half_of_the_sequences_are_seen_by_both() -> Non
         ordered += [in_order(one, saw_other), in_order(other, saw_one)]
     assert 0.25 < mean(ordered) < 0.5
     assert mean(same) < 0.1
+
+
+def test_the_larger_the_buffer_the_more_sequences_are_seen_by_both() -> None:
+    # Tagged deliveries are not correlated; what is missing is on its way, and is not asked for.
+    shares = []
+    for buffer in (0, 5, 30, 1_000):
+        scenario = msgspec.structs.replace(
+            scenario_with("sequencing"),
+            parameters={"tag": 1, "buffer_count_max": buffer, **_PATIENT},
+        )
+        outcome = simulate(scenario, seed=1)
+        assert outcome.failure is None
+        (one, saw_one), (other, saw_other) = (sequences(outcome, name) for name in ("s1", "s2"))
+        shares.append(mean((in_order(one, saw_other), in_order(other, saw_one))))
+    assert shares == sorted(shares)
+    assert shares[0] < 0.5
+    assert shares[-1] == 1
+
+
+_PATIENT = {"time_to_live_us": 60_000_000, "ask_us": 10_000_000}
