@@ -8,6 +8,7 @@ from what machines say and do. When the faults are over, everything has to come 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -27,7 +28,7 @@ from concordant.sim.transaction_load import Begun, Disruption, Scene
 from concordant.sim.world import Place, World
 from concordant.transact import requests
 from concordant.transact.actions import Plan, Trigger
-from concordant.transact.broker import SharedBroker
+from concordant.transact.broker import IsolatedBroker, SharedBroker
 from concordant.transact.client import TransactClient, trigger_of
 from concordant.transact.messages import WIRE
 from concordant.transact.options import TransactOptions
@@ -98,17 +99,23 @@ class Stage:
         self._plans: dict[str, Plan] = {}
         self._forgetful: set[str] = set()
         self._root = min(scene.tree.neighbours)
+        self._up = scene.tree.ways(self._root)
         for name in scene.tree.neighbours:
-            self.world.add(name, lambda name=name: self.broker(name), sync_us=scene.sync_us)
+            self.world.add(name, partial(self.broker, name), sync_us=scene.sync_us)
         for name in scene.tree.edges:
-            self.world.add(name, lambda name=name: self.client(name), sync_us=scene.sync_us)
+            self.world.add(name, partial(self.client, name), sync_us=scene.sync_us)
 
     def broker(self, name: str) -> Machine:
         """A broker of the scene, new."""
         scene = self.scene
         near = scene.tree.neighbours[name]
         options = TransactOptions(transaction_us=scene.transaction_us)
-        core = SharedBroker(name, neighbours=near, options=options)
+        core: SharedBroker | IsolatedBroker
+        if scene.kind == "isolated":
+            parent = "" if name == self._root else self._up[name]
+            core = IsolatedBroker(name, neighbours=near, parent=parent, options=options)
+        else:
+            core = SharedBroker(name, neighbours=near, options=options)
         if not scene.reliable:
             return core
         return Reliable(core, wire=WIRE, brokers=near, options=LINKS)
@@ -139,14 +146,14 @@ class Stage:
         world.network.trouble.loss = scene.loss
         world.network.trouble.revise()
         for begun in scene.begun:
-            world.call(start + begun.at_us, lambda begun=begun: self._begin(begun))
+            world.call(start + begun.at_us, partial(self._begin, begun))
         for at, client, change in scene.changes:
-            world.call(start + at, lambda c=client, one=change: world.command(c, one))
+            world.call(start + at, partial(self._command, client, change))
         for at, client, event in scene.events:
-            world.call(start + at, lambda c=client, one=event: self._publish(c, one))
+            world.call(start + at, partial(self._command, client, event))
         for one in scene.disruptions:
-            world.call(start + one.at_us, lambda one=one: self._disrupt(one))
-            world.call(start + one.at_us + one.for_us, lambda one=one: self._mend(one))
+            world.call(start + one.at_us, partial(self._disrupt, one))
+            world.call(start + one.at_us + one.for_us, partial(self._mend, one))
         world.run(start + 1_000_000)
         for one in scene.disruptions:
             self._mend(one)
@@ -163,8 +170,8 @@ class Stage:
                 if not world.held_count:
                     return
 
-    def _publish(self, client: str, event: Any) -> None:
-        self.world.command(client, event)
+    def _command(self, client: str, request: Any) -> None:
+        self.world.command(client, request)
 
     def _begin(self, begun: Begun) -> None:
         world, plan = self.world, begun.plan
@@ -186,15 +193,13 @@ class Stage:
             world.command(plan.client, last)
         if begun.abort_at_us:
             at = world.now + begun.abort_at_us - begun.at_us
-            world.call(at, lambda: world.command(plan.client, requests.Abort(tx)) and None)
+            world.call(at, partial(self._command, plan.client, requests.Abort(tx)))
 
     def _delivered(self, place: Place, deliveries: Iterable[Delivery]) -> None:
         for one in deliveries:
             trigger = trigger_of(one)
             if trigger is not None:
-                self.world.call(
-                    self.world.now, lambda c=place.address, t=trigger: self._answer(c, t)
-                )
+                self.world.call(self.world.now, partial(self._answer, place.address, trigger))
 
     def _answer(self, client: str, trigger: Any) -> None:
         tx, thread = trigger.transaction, trigger.thread

@@ -12,8 +12,8 @@ from concordant.machine.effects import Effect
 from concordant.machine.inputs import Command, Input, Message, Received, TimerFired
 from concordant.machine.instant import Instant
 from concordant.route.broker import REGULAR, sends
-from concordant.transact.answers import perform, performed
-from concordant.transact.markers import echo, place
+from concordant.transact import answers, contextual, markers
+from concordant.transact.isolated import IsolatedRouter
 from concordant.transact.messages import (
     BETWEEN_BROKERS,
     FROM_CLIENTS,
@@ -27,25 +27,17 @@ from concordant.transact.options import TransactOptions
 from concordant.transact.shared import SharedRouter
 
 
-class SharedBroker:
-    """A broker for static and open transactions."""
+class _Broker:
+    """What both have in common."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        neighbours: tuple[str, ...] = (),
-        options: TransactOptions | None = None,
-    ) -> None:
-        self.name = name
-        self.router = SharedRouter(name, neighbours, options=options)
+    router: SharedRouter | IsolatedRouter
 
     def handle(self, now: Instant, given: Input) -> list[Effect]:
         router = self.router
         router.now, router.cause = now, given.cause
         if isinstance(given, Received):
             for message in given.messages:
-                check(given.source, message, router.is_broker(given.source))
+                self._check(given.source, message)
             for message in given.messages:
                 self._take(given.source, message)
         elif isinstance(given, TimerFired):
@@ -57,18 +49,15 @@ class SharedBroker:
         effects, router.effects = router.effects, []
         return [*effects, *sends(out, given.cause)]
 
+    def _check(self, source: str, message: Message) -> None:
+        """Refuse what a hop has no business to send."""
+        broker = self.router.is_broker(source)
+        if not isinstance(message, (*REGULAR, *(BETWEEN_BROKERS if broker else FROM_CLIENTS))):
+            who = "a broker" if broker else "a client"
+            raise PeerError(f"{source}, {who}, sent a {type(message).__name__}")
+
     def _take(self, hop: str, message: Message) -> None:
-        match message:
-            case Place() | Mark():
-                place(self.router, hop, message)
-            case Echo():
-                echo(self.router, hop, message)
-            case Perform():
-                perform(self.router, hop, message)
-            case Performed():
-                performed(self.router, hop, message)
-            case _:
-                self.router.take(hop, message)
+        self.router.take(hop, message)
 
     @property
     def held_count(self) -> int:
@@ -81,8 +70,56 @@ class SharedBroker:
         self.router.restore(data)
 
 
-def check(source: str, message: Message, broker: bool) -> None:
-    """Refuse what a hop has no business to send."""
-    if not isinstance(message, (*REGULAR, *(BETWEEN_BROKERS if broker else FROM_CLIENTS))):
-        who = "a broker" if broker else "a client"
-        raise PeerError(f"{source}, {who}, sent a {type(message).__name__}")
+class SharedBroker(_Broker):
+    """A broker for static and open transactions."""
+
+    router: SharedRouter
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        neighbours: tuple[str, ...] = (),
+        options: TransactOptions | None = None,
+    ) -> None:
+        self.name = name
+        self.router = SharedRouter(name, neighbours, options=options)
+
+    def _take(self, hop: str, message: Message) -> None:
+        match message:
+            case Place() | Mark():
+                markers.place(self.router, hop, message)
+            case Echo():
+                markers.echo(self.router, hop, message)
+            case Perform():
+                answers.perform(self.router, hop, message)
+            case Performed():
+                answers.performed(self.router, hop, message)
+            case _:
+                super()._take(hop, message)
+
+
+class IsolatedBroker(_Broker):
+    """A broker for isolated transactions; `parent` is the neighbour on the way to the root."""
+
+    router: IsolatedRouter
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        neighbours: tuple[str, ...] = (),
+        parent: str = "",
+        options: TransactOptions | None = None,
+    ) -> None:
+        self.name = name
+        self.router = IsolatedRouter(name, neighbours, parent=parent, options=options)
+
+    def _take(self, hop: str, message: Message) -> None:
+        match message:
+            case Perform():
+                contextual.perform(self.router, hop, message)
+            case Performed():
+                contextual.performed(self.router, hop, message)
+            case _:
+                super()._take(hop, message)

@@ -19,7 +19,14 @@ from concordant.transact.actions import Step
 from concordant.transact.requests import Abort, Act, Begin, Commit, Return, Run, Status
 
 OperationKind = Literal[
-    "advertise", "unadvertise", "subscribe", "unsubscribe", "publish", "trigger", "attract"
+    "advertise",
+    "unadvertise",
+    "subscribe",
+    "unsubscribe",
+    "publish",
+    "trigger",
+    "attract",
+    "retract",
 ]
 
 
@@ -27,7 +34,7 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is done: an action as brokers see it, with ids and events."""
 
     kind: OperationKind
-    """`attract`: a subscription follows a new advertisement; nobody asked for that."""
+    """`attract`, `retract`: a subscription follows an advertisement that comes or goes."""
     id: str = ""
     filter: Filter = Filter()
     """Of an end, too: it travels and clashes where the filter says."""

@@ -13,6 +13,8 @@ How operations are put in order is not known here: `markers` does that for stati
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from concordant.machine.effects import CancelTimer, Effect, Note, SetTimer
@@ -414,7 +416,7 @@ class SharedRouter(TaggedRouter):
     def leftovers(self) -> str:
         """What is still here of transactions: empty when none is open."""
         state, tags = self.state, self.tags
-        found = {
+        found: dict[str, Mapping[str, object]] = {
             "live": state.live,
             "decided": state.decided,
             "coordinated": state.coordinated,
