@@ -15,7 +15,7 @@ from concordant.order.sequencing.overlap import Version
 
 Timestamp = dict[str, int]
 """How many events of each topic come before: the event's own number for its own topic, and an entry
-for every other topic of its sequencing group."""
+for every other topic of its sequencing group that has any events yet."""
 
 
 class SequencingOptions(ClientOptions, frozen=True):

@@ -167,9 +167,9 @@ class Signer(msgspec.Struct):
         self.open[n] = Open(source, given.n, given.event)
         timestamp = {self.topic: n}
         here = self.rank[self.topic]
-        for other in self.edges.active:
-            if self.rank[other] > here:
-                timestamp[other] = self.counts.get(other, 0)
+        for other, count in self.counts.items():
+            if other in self.edges.active and self.rank[other] > here:
+                timestamp[other] = count
         todo = self._low(self.edges.active)
         self._forward(Fill(self.epoch, self.topic, n, timestamp, todo), out, signed)
 
@@ -184,7 +184,9 @@ class Signer(msgspec.Struct):
                 )
             # Only the event's own entry: of others in the timestamp nothing is known here yet.
             self.counts[given.topic] = given.n
-            todo, timestamp = todo[1:], {**timestamp, self.topic: self.count}
+            todo = todo[1:]
+            if self.count:
+                timestamp = {**timestamp, self.topic: self.count}
         passed = Fill(given.epoch, given.topic, given.n, timestamp, todo)
         self._forward(passed, out, signed)
 
@@ -269,7 +271,8 @@ class Signer(msgspec.Struct):
         todo = given.todo
         self._grow(todo, out)
         if todo[0] == self.topic:
-            self.counts[given.topic] = max(self.counts.get(given.topic, 0), given.n)
+            if given.n > self.counts.get(given.topic, 0):
+                self.counts[given.topic] = given.n
             todo = todo[1:]
         self._forward(msgspec.structs.replace(given, todo=todo), out, signed)
 
@@ -301,7 +304,7 @@ class Signer(msgspec.Struct):
             raise InvariantViolation(f"{self.topic} has work of epoch {self.epoch} under way")
         self.epoch = given.epoch
         self.rank = {one: number for number, one in enumerate(given.order)}
-        self.counts = {one: n for one, n in given.counts.items() if one != self.topic}
+        self.counts = {one: n for one, n in given.counts.items() if n and one != self.topic}
         self.branch = Branch(self.topic)
         self._grow(self._low(self.edges.active), out)
         self.preparing = 0
