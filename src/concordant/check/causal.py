@@ -33,7 +33,7 @@ class Fact:
     past: Vector
     """What it says it follows."""
     stable: Vector
-    """What was stable for its broker at that moment."""
+    """What was stable at that moment, for its broker or whoever ordered something before."""
     delivered_count: int
     """How many events its broker had delivered."""
     knew: tuple[Id, ...]

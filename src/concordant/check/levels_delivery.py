@@ -81,7 +81,7 @@ def validity(index: Seen) -> Verdict:
         by_topic.setdefault(publication.row.topics[0], []).append((event, publication))
     anywhere = set().union(*delivered.values()) if delivered else set()
     for process in index.subscribers:
-        if not process.up or process.correlates:
+        if not process.up or process.correlates or process.gapped:
             continue
         here = delivered[process.name]
         owed = (

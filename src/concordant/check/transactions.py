@@ -46,6 +46,8 @@ class Transaction(msgspec.Struct):
     """Operations that it has if all of them are done."""
     disturbed: bool = False
     """Somebody gave up, was mute or crashed: it may end either way."""
+    rivals: bool = True
+    """There are others that it may clash with."""
 
     @property
     def in_order(self) -> list[Done]:
@@ -77,6 +79,8 @@ class Run(msgspec.Struct):
     """What is left of transactions, by broker or client: a sentence each."""
     regular: list[tuple[Event, tuple[str, ...]]] = []
     """Regular events that no transaction touches, with whom they must reach."""
+    begun: dict[str, bool] = {}
+    """Transactions whose beginning left its client: one that was lost with a life never was."""
     replayed: dict[str, bool] = {}
     """By broker: did a replay of its log come to the same state?"""
     forgetful: frozenset[str] = frozenset()
@@ -203,7 +207,7 @@ def decided(run: Run) -> Verdict:
     outcomes = run.outcomes()
     known = {(client, tx) for client, one in run.knows.items() for tx, _, _ in one}
     for tx in run.transactions.values():
-        if tx.client in run.forgetful:
+        if tx.client in run.forgetful or tx.tx not in run.begun:
             continue
         if tx.tx not in outcomes and (tx.client, tx.tx) not in known:
             return Verdict("Decided", len(outcomes), Violation(f"{tx.tx} was never decided"))
@@ -287,7 +291,8 @@ def progress(run: Run) -> Verdict:
             continue
         count += 1
         reason = reasons.get(tx.tx, "")
-        if not outcomes.get(tx.tx, False) and not reason.startswith(("it clashes", "refused")):
+        fair = ("it clashes", "refused") if tx.rivals else ("refused",)
+        if not outcomes.get(tx.tx, False) and not reason.startswith(fair):
             sentence = f"nobody disturbed {tx.tx}, and it did not commit: {reason or 'no reason'}"
             return Verdict("Progress", count, Violation(sentence))
     return Verdict("Progress", count)

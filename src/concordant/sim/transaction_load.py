@@ -203,11 +203,14 @@ class _Author:
         self._clients = clients
         self._publishers = {client for client, one in setup if one == _ALL_DATA}
         self._owned = owned
+        self._new: dict[str, list[str]] = {}
+        """Subscriptions of the plan that is being written, by client."""
         self._count = 0
 
     def plan(self, number: int) -> Plan:
         client = self._rng.choice(self._clients)
         advertised: set[str] = set()
+        self._new = {}
         return Plan(client, self._actions(client, f"t{number}", 0, advertised))
 
     def _actions(
@@ -227,6 +230,9 @@ class _Author:
             target = rng.choice([one for one in self._clients if one != client])
             return call(target, *self._actions(target, prefix, depth + 1, advertised))
         if draw < 0.45:
+            if self._new.get(client) and rng.random() < 0.3:
+                return Unsubscribe(self._new[client].pop())
+            self._new.setdefault(client, []).append(name)
             return Subscribe(name, _data(rng))
         if draw < 0.55 and self._owned[client]:
             what, other = self._owned[client].pop(rng.randrange(len(self._owned[client])))
@@ -263,6 +269,14 @@ def _late_publication(rng: Random, clients: tuple[str, ...]) -> _Load:
     return setup, [Plan(clients[0], (call(clients[1], publish),))]
 
 
+def _unanswered(rng: Random, clients: tuple[str, ...]) -> _Load:
+    """A trigger that never reaches its target: nobody does what it was to lead to."""
+    setup: list[tuple[str, Change]] = [(clients[0], Advertise("work", filter_of("Work")))]
+    lost = Trigger(clients[1], "Call", {"to": "nobody"}, (Subscribe("w", filter_of("Work")),))
+    found = lost if rng.random() < 0.5 else call(clients[2], lost)
+    return setup, [Plan(clients[0], (found, Publish("Work", {"x": 1})))]
+
+
 def _advertise_or_subscribe(rng: Random, clients: tuple[str, ...]) -> _Load:
     """One transaction advertises while another subscribes: whoever is first, they find together."""
     one, two = rng.sample(clients, 2)
@@ -279,6 +293,7 @@ WORKLOADS: dict[str, Callable[[Random, tuple[str, ...]], _Load]] = {
     "figure 2": _figure_2,
     "late publication": _late_publication,
     "advertise or subscribe": _advertise_or_subscribe,
+    "unanswered": _unanswered,
 }
 _SERIAL = ("dispatch", "alone", "figure 2", "late publication")
 
@@ -298,7 +313,7 @@ def scene(kind: Kind, workload: str, seed: int, *, faults: bool | None = None) -
         gives_up = disturbed and rng.random() < 0.15
         begun.append(Begun(at, plan, at + rng.randrange(1, SPAN_US) if gives_up else 0))
     disruptions = _disruptions(rng, tree, reliable) if disturbed else ()
-    impatient = bool(disruptions) or (disturbed and rng.random() < 0.3)
+    impatient = bool(disruptions) or (disturbed and rng.random() < 0.3) or workload == "unanswered"
     low_us = rng.choice((200, 2_000))
     uniform = Latency("uniform", low_us, low_us * rng.choice((2, 10, 40)))
     return Scene(

@@ -87,7 +87,7 @@ class Stage:
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        self.run = Run(scene.tree, {}, {}, {}, {}, {}, [], [], [], [], {}, {}, [], {})
+        self.run = Run(scene.tree, {}, {}, {}, {}, {}, [], [], [], [], {}, {}, [], {}, {})
         self.world = World(
             seed=f"{scene.seed}/{scene.workload}",
             network=scene.network,
@@ -236,6 +236,8 @@ class Stage:
                 self._transaction(tx).ops[op] = Done(
                     op, place.address, kind, "" if event else id, event=event
                 )
+            elif isinstance(effect, Note) and effect.text == "begins":
+                self.run.transactions.pop(effect.topics[0], None)  # of a life that was forgotten
             elif (
                 isinstance(effect, Note)
                 and effect.text == "decided"
@@ -248,9 +250,12 @@ class Stage:
                 self.run.commit_order.append(tx)
 
     def _transaction(self, tx: str) -> Transaction:
-        client = tx.rpartition("#")[0]
+        scene, client = self.scene, tx.rpartition("#")[0]
         return self.run.transactions.setdefault(
-            tx, Transaction(tx, client, self.scene.kind, {}, disturbed=self.scene.disturbed)
+            tx,
+            Transaction(
+                tx, client, scene.kind, {}, disturbed=scene.disturbed, rivals=not scene.serial
+            ),
         )
 
     def seen(self) -> Run:
@@ -285,7 +290,9 @@ class Stage:
 
     def _noted(self, process: str, text: str, topics: tuple[str, ...]) -> None:
         run = self.run
-        if text == "did":
+        if text == "begins":
+            run.begun[topics[0]] = True
+        elif text == "did":
             run.did[process].append((topics[0], topics[1]))
         elif text == "decided":
             run.decided[process].append((topics[0], topics[1] == "committed"))
