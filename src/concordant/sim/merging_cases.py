@@ -40,10 +40,15 @@ CONJUNCTIONS = (
     "C and D",
     "A[1].kind <= 1 and A[2].kind >= 2 and B",
     "B and C match recent consume matched",
+    "A.kind >= 3 and B",
 )
-MODES = ("static", "changing", "crowded", "crashing", "storm")
-"""`changing`: subscriptions at run time. `crowded`: many join one conjunction. `crashing` and
-`storm`: changing, with replicas that crash, the second with many crashes and many joiners."""
+MODES = ("static", "changing", "crowded", "filtering", "crashing", "storm")
+"""`changing`: subscriptions at run time. `crowded`: many join one conjunction. `filtering`: filters
+of one merger change all the time. `crashing` and `storm`: changing, with replicas that crash, the
+second with many crashes and many joiners."""
+
+_FILTERED = (0, 2, 7, 9)
+"""Conjunctions of one merger with different filters."""
 
 _HEAL_US = 30_000_000
 
@@ -105,6 +110,8 @@ def random_case(seed: int, mode: str) -> Case:
     pool = rng.sample(range(len(CONJUNCTIONS)), rng.randint(1, 4))
     if mode in ("crowded", "storm"):
         pool = pool[:2]
+    elif mode == "filtering":
+        pool = list(_FILTERED)
     clients = tuple(f"s{n}" for n in range(1, rng.randint(2, 5) + 1))
     subscribes = {
         name: tuple(sorted(rng.sample(pool, rng.randint(1, min(2, len(pool)))))) for name in clients
@@ -114,15 +121,16 @@ def random_case(seed: int, mode: str) -> Case:
     if mode != "static":
         late = rng.sample(clients, rng.randint(0, len(clients) - 1))
         subscribes.update(dict.fromkeys(late, ()))
-        for _ in range(rng.randint(2, 10)):
+        for _ in range(rng.randint(8, 20) if mode == "filtering" else rng.randint(2, 10)):
             leaves = rng.random() < 0.4
             at_us = rng.randrange(duration_us)
             joins.append(Joins(at_us, rng.choice(clients), rng.choice(pool), leaves))
         joins.sort(key=lambda one: one.at_us)
     publishers = tuple(f"p{n}" for n in range(1, rng.randint(1, 3) + 1))
-    count = rng.randint(6, 40)
+    count = 60 if mode == "filtering" else rng.randint(6, 40)
+    topics = TOPICS[:2] if mode == "filtering" else TOPICS
     events = sorted(
-        (rng.randrange(duration_us), rng.choice(publishers), rng.choice(TOPICS), rng.randint(1, 3))
+        (rng.randrange(duration_us), rng.choice(publishers), rng.choice(topics), rng.randint(1, 3))
         for _ in range(count)
     )
     low_us = rng.choice((200, 1_000))

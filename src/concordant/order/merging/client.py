@@ -24,7 +24,7 @@ from concordant.machine.instant import Instant
 from concordant.model.event import Event
 from concordant.model.subscription import Subscription
 from concordant.model.topic import Schemas
-from concordant.order.client import Client, ClientState, Published, foreign
+from concordant.order.client import Client, Published, foreign
 from concordant.order.merging.inflow import Inflow
 from concordant.order.merging.matcher import Correlating, Matcher, Plain
 from concordant.order.merging.merge import awaited, first_head, unmarked
@@ -50,6 +50,7 @@ from concordant.order.merging.records import (
     Correlate,
     Drop,
     Fed,
+    MergedState,
     Opened,
     Through,
 )
@@ -58,21 +59,6 @@ from concordant.order.streams import Numbered
 
 _TICK = "tick"
 _KNOWN = frozenset({Accepted, Elsewhere, Batch, Ended, Queues})
-
-
-class MergedState(ClientState, kw_only=True):
-    """What is on its way to roots, and the sessions."""
-
-    outlets: dict[str, Outlet] = msgspec.field(default_factory=dict)
-    streams: dict[str, Stream] = msgspec.field(default_factory=dict)
-    leaving: dict[str, tuple[str, int]] = msgspec.field(default_factory=dict)
-    """Consumers whose sessions are to end: merger and session."""
-    left_at: Instant = 0
-    sessions: int = 0
-    """The number of the last session."""
-    positions: dict[str, int] = msgspec.field(default_factory=dict)
-    reached: int = 0
-    """The greatest logical time that was fed."""
 
 
 class _Saved(msgspec.Struct):
@@ -419,7 +405,9 @@ class MergedClient(Client):
         self, now: Instant, stream: Stream, cause: int, out: list[Effect], *, overdue: bool
     ) -> None:
         inflow = stream.inflow
-        wish = inflow.wish(now, stream.done, self._merging, overdue=overdue)
+        # While a session is to begin, somebody may wait for a cut that lies ahead in another one.
+        patient = all(one.stage == "live" for one in self._state.streams.values())
+        wish = inflow.wish(now, stream.done, self._merging, overdue=overdue, patient=patient)
         if wish is not None:
             out.append(Send(self._replicas(inflow.merger)[inflow.replica], (wish,), cause))
 

@@ -52,9 +52,16 @@ class Inflow(msgspec.Struct):
         return item
 
     def wish(
-        self, now: Instant, done: int, options: MergingOptions, *, overdue: bool
+        self,
+        now: Instant,
+        done: int,
+        options: MergingOptions,
+        *,
+        overdue: bool,
+        patient: bool = True,
     ) -> Pull | None:
-        """What to ask for now, if anything; `overdue` looks at what should have come."""
+        """What to ask for now, if anything; `overdue` looks at what should have come. Who is not
+        patient reads on before it has done with what it has."""
         again = False
         if overdue and self.asked_at >= 0:
             unanswered = self.asked_at > self.heard_at and now - self.asked_at > options.repeat_us
@@ -63,7 +70,8 @@ class Inflow(msgspec.Struct):
             again = unanswered or gap or now - self.asked_at > options.idle_us
             if unanswered:
                 self.replica = (self.replica + 1) % options.replication.replica_count
-        ahead = done + options.window_count
+        ahead = (done if patient else self.next) + options.window_count
+        ahead = min(ahead, done + max(options.held_count_max, options.window_count))
         if not (again or self.asked_at < 0 or 2 * (ahead - self.end) >= options.window_count):
             return None
         self.end = max(self.end, ahead)

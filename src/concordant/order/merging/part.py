@@ -152,8 +152,9 @@ class Part(msgspec.Struct):
                     waiting = True
 
     def held_up(self, options: MergingOptions) -> bool:
-        """Some consumer is too far behind."""
-        return any(
+        """Some consumer is too far behind. It may be so because it waits for a session that is to
+        begin behind what the parents have sent: then events are taken in all the same."""
+        return not self.core.pending and any(
             session.end - max(session.base, self._done(name, session.number))
             > options.lag_count_max
             for name, session in self.core.sessions.items()

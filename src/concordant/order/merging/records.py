@@ -1,13 +1,15 @@
-"""What a client of ordered merging can be asked for, and what it makes durable."""
+"""What a client of ordered merging can be asked for, what it makes durable, what it remembers."""
 
 from __future__ import annotations
 
 import msgspec
 
+from concordant.machine.instant import Instant
 from concordant.model.event import Event
 from concordant.model.subscription import Subscription
-from concordant.order.client import Published
-from concordant.order.merging.stream import Kept, Wanted
+from concordant.order.client import ClientState, Published
+from concordant.order.merging.outlet import Outlet
+from concordant.order.merging.stream import Kept, Stream, Wanted
 
 
 class Correlate(msgspec.Struct, frozen=True, gc=False):
@@ -62,3 +64,18 @@ class Closed(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 RECORDS = (Published, Through, Opened, Begun, Fed, Closed)
+
+
+class MergedState(ClientState, kw_only=True):
+    """What is on its way to roots, and the sessions."""
+
+    outlets: dict[str, Outlet] = msgspec.field(default_factory=dict)
+    streams: dict[str, Stream] = msgspec.field(default_factory=dict)
+    leaving: dict[str, tuple[str, int]] = msgspec.field(default_factory=dict)
+    """Consumers whose sessions are to end: merger and session."""
+    left_at: Instant = 0
+    sessions: int = 0
+    """The number of the last session."""
+    positions: dict[str, int] = msgspec.field(default_factory=dict)
+    reached: int = 0
+    """The greatest logical time that was fed."""

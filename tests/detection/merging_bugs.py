@@ -1,0 +1,302 @@
+"""Planted bugs in ordered merging: the thesis's errors, and mistakes that are easy to make.
+
+Each breaks one rule of the corrected protocol. A bug names the mode of the cases that show it, and
+a seed that is known to: the quick test plays that one, the campaign looks for it from seed 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+
+from concordant.machine.instant import Instant
+from concordant.model.event import Event
+from concordant.order.merging import client
+from concordant.order.merging.client import MergedClient
+from concordant.order.merging.core import Core, Session
+from concordant.order.merging.filters import Filter
+from concordant.order.merging.messages import Advance, Control, Cut, Ev, Put, Queues
+from concordant.order.merging.part import Part
+from concordant.order.merging.stream import Stream, Wanted
+from concordant.order.replication import Append, Outbox, Promise, Replica
+from concordant.order.replication import Kept as KeptEntries
+from concordant.sim.merging_cases import play, random_case
+from concordant.sim.merging_oracle import failure
+
+CASE_COUNT_MAX = 2_000
+"""A bug that survives so many cases is not caught."""
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclass(frozen=True)
+class MergingBug:
+    """A sentence that is false of ordered merging, and how to make it true."""
+
+    name: str
+    mode: str
+    seed: int
+    """Of a case that is known to show it."""
+    plant: Plant
+
+
+BUGS: list[MergingBug] = []
+
+
+def bug(name: str, mode: str, seed: int) -> Callable[[Plant], Plant]:
+    def add(plant: Plant) -> Plant:
+        BUGS.append(MergingBug(name, mode, seed, plant))
+        return plant
+
+    return add
+
+
+@contextmanager
+def planted(which: MergingBug) -> Iterator[None]:
+    """The bug is there for as long as the context is open."""
+    with pytest.MonkeyPatch.context() as patch:
+        which.plant(patch)
+        yield
+
+
+def caught(which: MergingBug, seed: int) -> str:
+    """The promise that the case of a seed breaks with the bug, if it breaks one."""
+    with planted(which):
+        found = failure(play(random_case(seed, which.mode)))
+    return "" if found is None else found.name
+
+
+def cases_to_find(which: MergingBug, *, count_max: int = CASE_COUNT_MAX) -> int | None:
+    """How many cases it takes, from seed 0 on."""
+    for seed in range(count_max):
+        if caught(which, seed):
+            return seed + 1
+    return None
+
+
+# --- replication ----------------------------------------------------------------------------------
+
+
+@bug("the leader's streams show what is not committed (erratum 15)", "storm", 0)
+def _(patch: pytest.MonkeyPatch) -> None:
+    def committed(self: Replica, start: int) -> list[bytes]:
+        end = self.length if self.leading else self.commit
+        return self.entries[start - self.base : end - self.base]
+
+    patch.setattr(Replica, "committed", committed)
+
+
+@bug("an old leader's entries are accepted", "storm", 0)
+def _(patch: pytest.MonkeyPatch) -> None:
+    def appended(self: Replica, now: Instant, source: int, message: Append, out: Outbox) -> None:
+        new = message.entries[self.length - message.first :]
+        if message.first <= self.length and new and not self.leading:
+            self.entries += new
+        self.commit = max(self.commit, min(message.commit, self.length))
+        out.send(source, KeptEntries(self.log, message.epoch, self.length))
+
+    patch.setattr(Replica, "_appended", appended)
+
+
+@bug("a new leader keeps its own log", "storm", 0)
+def _(patch: pytest.MonkeyPatch) -> None:
+    correct = Replica._vote
+
+    def vote(self: Replica, voter: int, given: Promise, now: Instant, out: Outbox) -> None:
+        mine = msgspec.structs.replace(
+            given, accepted=self.accepted, base=self.base, state=self.state, commit=self.commit
+        )
+        correct(self, voter, msgspec.structs.replace(mine, entries=tuple(self.entries)), now, out)
+
+    patch.setattr(Replica, "_vote", vote)
+
+
+@bug("progress marks are not in the log", "crashing", 0)
+def _(patch: pytest.MonkeyPatch) -> None:
+    correct = Part.control
+
+    def control(self: Part, command: Control) -> bool:
+        if isinstance(command, Advance):
+            if self.core.changes(command):
+                self.core.apply(command)
+            return False
+        return correct(self, command)
+
+    patch.setattr(Part, "control", control)
+
+
+@bug("a promise is forgotten in a crash", "storm", 0)
+def _(patch: pytest.MonkeyPatch) -> None:
+    correct = Replica.recall
+
+    def recall(self: Replica, record: Any) -> None:
+        correct(self, record)
+        self.promised = self.accepted
+
+    patch.setattr(Replica, "recall", recall)
+
+
+# --- events and filters ---------------------------------------------------------------------------
+
+
+@bug("a repeated event is taken again", "static", 0)
+def _(patch: pytest.MonkeyPatch) -> None:
+    def put(self: Core, command: Put) -> None:
+        self.last[command.publisher] = max(command.n, self.last.get(command.publisher, 0))
+        self._emit(command.event, command.hint)
+
+    patch.setattr(Core, "_put", put)
+
+    def offer(self: Part, publisher: str, n: int, event: Event, options: Any) -> None:
+        correct(self, publisher, n, event, options)
+        if n <= self.core.last.get(publisher, 0):
+            self.puts.append(Put(publisher, n, event, 0))
+
+    correct = Part.offer
+    patch.setattr(Part, "offer", offer)
+
+
+@bug("each link interleaves both sides by itself (erratum 1)", "static", 0)
+def _(patch: pytest.MonkeyPatch) -> None:
+    def emit(self: Core, event: Event, hint: Instant) -> None:
+        self.ts = max(self.ts + 1, hint)
+        for number, session in enumerate(self.sessions.values()):
+            if session.filter.passes(event):
+                last = session.items[-1] if session.items else None
+                session.append(Ev(self.ts, event))
+                if number % 2 and isinstance(last, Ev) and last.event.topic != event.topic:
+                    session.items[-2:] = [Ev(last.ts, event), Ev(self.ts, last.event)]
+
+    patch.setattr(Core, "_emit", emit)
+
+
+@bug("a subscriber begins before its filter is in force (erratum 10)", "filtering", 0)
+def _(patch: pytest.MonkeyPatch) -> None:
+    def need(self: Core, wanted: Filter) -> int:
+        correct(self, wanted)
+        return 0
+
+    correct = Core._need
+    patch.setattr(Core, "_need", need)
+
+
+@bug("a narrower filter on its way is overlooked (erratum 10)", "filtering", 0)
+def _(patch: pytest.MonkeyPatch) -> None:
+    def need(self: Core, wanted: Filter) -> int:
+        for one in self.requested:
+            if one.filter.covers(wanted):
+                return one.version
+        self._request()
+        return self.version
+
+    patch.setattr(Core, "_need", need)
+
+
+@bug("a merger that comes to life again counts on", "changing", 0)
+def _(patch: pytest.MonkeyPatch) -> None:
+    correct = Core._await
+
+    def wait(self: Core, one: Any) -> None:
+        revived = not self.live and self.life > 0
+        correct(self, one)
+        if revived and not self.root:
+            self.life -= 1
+
+    patch.setattr(Core, "_await", wait)
+
+
+# --- joining --------------------------------------------------------------------------------------
+
+
+@bug("a donor gives its queues as they are when it is asked (erratum 12)", "crowded", 0)
+def _(patch: pytest.MonkeyPatch) -> None:
+    def donate(self: Any, stream: Stream, cut: Cut, cause: int, out: list[Any]) -> None:
+        if stream.stage == "live":
+            queues = self._matchers[stream.wanted.name].save()
+            message = Queues(cut.joiner, cut.session, cut.cut, queues)
+            out.append(client.Send(cut.joiner.partition(" ")[0], (message,), cause))
+
+    patch.setattr(MergedClient, "_donate", donate)
+
+
+@bug("who joins late starts with empty queues (erratum 12)", "crowded", 0)
+def _(patch: pytest.MonkeyPatch) -> None:
+    def began(self: Any, stream: Stream, cause: int, out: list[Any]) -> None:
+        stream.queues = b""
+        correct(self, stream, cause, out)
+
+    correct = MergedClient._began
+    patch.setattr(MergedClient, "_began", began)
+
+
+@bug("a joiner delivers as soon as it has queues, and ignores a later start", "storm", 0)
+def _(patch: pytest.MonkeyPatch) -> None:
+    correct = Stream.take
+
+    def take(self: Stream, now: Instant, item: Any) -> bool:
+        if self.has_queues:
+            self.stage = "live"
+            correct(self, now, item)
+            return True
+        return correct(self, now, item)
+
+    patch.setattr(Stream, "take", take)
+
+
+@bug("a join is complete whichever cut was meant", "storm", 0)
+def _(patch: pytest.MonkeyPatch) -> None:
+    def joining(self: Core, consumer: str, number: int, cut: int) -> Session | None:
+        del cut
+        session = self.sessions.get(consumer)
+        if session is None or session.joined or session.version >= 0:
+            return None
+        return session if session.number == number else None
+
+    patch.setattr(Core, "_joining", joining)
+
+
+@bug("what waits for its turn is acknowledged", "changing", 0)
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Stream, "done", property(lambda self: self.inflow.next))
+
+
+# --- disjunctions ---------------------------------------------------------------------------------
+
+
+@bug("a run-time subscription may begin in the past", "changing", 0)
+def _(patch: pytest.MonkeyPatch) -> None:
+    correct = Stream.attach
+    patch.setattr(Stream, "attach", lambda self: msgspec.structs.replace(correct(self), after=0))
+
+
+@bug("nobody waits for the frontier of another stream", "static", 0)
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(client, "awaited", lambda first, streams: [])
+
+
+@bug("ties are broken by the order of subscribing (erratum 8)", "changing", 0)
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Stream, "key", property(lambda self: self.inflow.session))
+
+
+@bug("an event that two conjunctions share is fed to one of them (erratum 2)", "static", 0)
+def _(patch: pytest.MonkeyPatch) -> None:
+    correct = MergedClient._feed
+    fed: dict[tuple[str, str], bool] = {}
+
+    def feed(self: Any, one: Wanted, item: Ev) -> list[Any]:
+        known = fed.setdefault((self.name, item.event.id), one.name == "")
+        fed[self.name, item.event.id] = True
+        return [] if known else correct(self, one, item)
+
+    patch.setattr(MergedClient, "_feed", feed)
+
+
+@bug("a silent stream is never marked (erratum 5)", "static", 0)
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(client, "unmarked", lambda streams, again: iter(()))
