@@ -45,6 +45,8 @@ class Channels(msgspec.Struct):
     """Of the client whose links these are; 0 at a sequencer."""
     outboxes: dict[str, Outbox] = {}
     inboxes: dict[str, Inbox] = {}
+    coming: dict[str, Inbox] = {}
+    """Of lives whose first parcel has not come: what overtook it."""
     owed: dict[str, bool] = {}
     """Who waits for an acknowledgement."""
     wait_us: Duration = 0
@@ -100,9 +102,15 @@ class Channels(msgspec.Struct):
         """The contents that a parcel makes ready; their numbers end before the inbox's `next`."""
         inbox = self._inbox(source)
         if parcel.life != inbox.life:
-            if parcel.life < inbox.life or parcel.n != 1 or self.life:
-                return []  # of an old life, or ahead of the first of a new one
+            if parcel.life < inbox.life or self.life:
+                return []  # of an old life
+            if parcel.n != 1:
+                self._expect(source, parcel)
+                return []
             inbox = self._renew(source, parcel.life)
+            coming = self.coming.pop(source, None)
+            if coming is not None and coming.life == parcel.life:
+                inbox.held = coming.held
         self.owed[source] = True
         if parcel.n != inbox.next:
             if parcel.n > inbox.next:
@@ -114,6 +122,14 @@ class Channels(msgspec.Struct):
             ready.append(content)
             inbox.next += 1
         return ready
+
+    def _expect(self, source: str, parcel: Parcel) -> None:
+        """Keep what is ahead of the first parcel of a new life."""
+        coming = self.coming.get(source)
+        if coming is None or coming.life < parcel.life:
+            coming = self.coming[source] = Inbox(Holdback(self.held_count_max), parcel.life)
+        if coming.life == parcel.life:
+            coming.held.put(parcel.n, parcel.content)
 
     def replay(self, source: str, life: int, n: int) -> None:
         """A content of this number was taken before."""

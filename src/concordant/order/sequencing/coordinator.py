@@ -59,6 +59,8 @@ class _State(msgspec.Struct):
     """The last survey."""
     signed: dict[str, int] = {}
     """How far each topic was at the survey before."""
+    rates: dict[str, float] = {}
+    """How many events each topic has, in the mean over the last surveys."""
     acknowledging: bool = False
     repeating: bool = False
 
@@ -214,8 +216,8 @@ class Coordinator:
             for other in report.edges:  # one end may know of an edge before the other does
                 graph[topic].add(other)
                 graph[other].add(topic)
-        rates = {
-            topic: float(max(0, report.n - state.signed.get(topic, 0)))
+        rates = state.rates = {  # each survey counts half as much as the next
+            topic: state.rates.get(topic, 0.0) / 2 + report.n - state.signed.get(topic, 0)
             for topic, report in reports.items()
         }
         state.signed = {topic: report.n for topic, report in reports.items()}
