@@ -15,13 +15,22 @@ from dataclasses import replace
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tests.campaign import correlation, guarantees, sequencing, simulation, spark_crash, spark_kafka
+from tests.campaign import (
+    correlation,
+    guarantees,
+    network,
+    sequencing,
+    simulation,
+    spark_crash,
+    spark_kafka,
+)
 from tests.campaign.shape import Options, Report
 from tests.generators import ALL_POLICIES
 
 CAMPAIGNS: dict[str, Callable[[Options], Report]] = {
     correlation.NAME: correlation.run,
     guarantees.NAME: guarantees.run,
+    network.NAME: network.run,
     sequencing.NAME: sequencing.run,
     simulation.NAME: simulation.run,
     spark_crash.NAME: spark_crash.run,

@@ -9,6 +9,7 @@ subscribes or delivers is a line of its file, and a delivery is taken when its l
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import secrets
 import signal
@@ -19,7 +20,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import accumulate
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -63,6 +63,8 @@ class Plan(msgspec.Struct, frozen=True):
     ports: dict[str, int]
     url: str
     token: str
+    endless: bool = False
+    """Publish until a file `stop` appears, instead of for the scenario's duration."""
 
 
 class Parts:
@@ -186,10 +188,13 @@ async def _use(
     count = int(spec.rate_per_s * scenario.duration_ms / 1_000)
     ranks = [scenario.topics.index(topic) for topic in topics]
     shares = weights(len(scenario.topics), spec.popularity)
-    cumulative = list(accumulate(shares[rank] for rank in ranks))
+    cumulative = list(itertools.accumulate(shares[rank] for rank in ranks))
     rng = Random(f"{plan.seed}/{place.address}/{done}")
     told = os.open(folder / f"{place.address}.told", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    for number in range(done, count):
+    numbers = itertools.count(done) if plan.endless else range(done, count)
+    for number in numbers:
+        if plan.endless and (folder / "stop").exists():
+            break
         await asyncio.sleep(rng.expovariate(spec.rate_per_s))
         (topic,) = rng.choices(topics, cum_weights=cumulative)
         kind = 1 + int(rng.random() * spec.kinds)
@@ -214,7 +219,15 @@ def _file_name(address: str) -> str:
 class Live:
     """A run of a scenario by processes."""
 
-    def __init__(self, scenario: Scenario, folder: Path, *, transport: str, seed: int = 1) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        folder: Path,
+        *,
+        transport: str,
+        seed: int = 1,
+        endless: bool = False,
+    ) -> None:
         self.scenario = scenario
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
@@ -237,6 +250,7 @@ class Live:
             ports,
             self.server.url if self.server else "",
             secrets.token_hex(8),
+            endless,
         )
         (folder / "plan.json").write_bytes(msgspec.json.encode(plan))
         for name in self.nodes:
@@ -259,6 +273,18 @@ class Live:
         self.kills[name] += 1
         self._start(name)
         self._rows.append(Row(self._run, name, "restart", microseconds()))
+
+    def end_load(self) -> None:
+        """Let the publishers of an endless run come to their end."""
+        (self.folder / "stop").touch()
+
+    def progress(self, name: str) -> int:
+        """What a node has done: events that it was told to be durable, or deliveries."""
+        if name in self.scenario.publishers:
+            return self.told(name)
+        if name in self.scenario.subscribers:
+            return self._lines(name, "deliver")
+        return self.delivered_count()  # a server: without it nobody gets anything
 
     def stop(self) -> None:
         for process in self._processes.values():
