@@ -273,19 +273,17 @@ class Subscription:
 
     async def leave(self) -> None:
         """Read no more. A named subscription is kept by the node, any other ends."""
-        if self._reading is None or self._caller is None:
-            return
-        self._reading.take(tell=True)
-        if self._asked.name:
-            self._caller.leave(self._reading)
-        else:
-            await self.end()
+        await self._end(keep=bool(self._asked.name))
 
     async def end(self) -> None:
         """End the subscription for good, whatever it is called."""
+        await self._end(keep=False)
+
+    async def _end(self, *, keep: bool) -> None:
         if self._reading is not None and self._caller is not None:
+            self._reading.take(tell=True)
             with contextlib.suppress(UsageError):  # the bus is closed, and so is this
-                await self._caller.end(self._reading)
+                await self._caller.end(self._reading, keep=keep)
 
 
 # --- without an event loop ------------------------------------------------------------------------

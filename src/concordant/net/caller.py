@@ -136,14 +136,15 @@ class Caller:
         await self._ask(lambda request: msgspec.structs.replace(asked, request=request), begin)
         return found
 
-    async def end(self, reading: Reading) -> None:
-        """A subscription is wanted no more: the node forgets it."""
-        if self._readings.pop(reading.id, None) is not None:
-            await self._ask(lambda request: Ends(request, reading.id), lambda answer: None)
+    async def end(self, reading: Reading, *, keep: bool) -> None:
+        """A subscription is read no more; the node keeps it for another time, or forgets it.
 
-    def leave(self, reading: Reading) -> None:
-        """A subscription is read no more, and the node keeps it."""
-        self._readings.pop(reading.id, None)
+        If the node is not there now, it is not waited for: it will find out by itself.
+        """
+        if self._readings.pop(reading.id, None) is not None and self._channel is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._options.connect_s):
+                    await self._ask(lambda n: Ends(n, reading.id, keep), lambda answer: None)
 
     def next_request(self) -> int:
         self._request += 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import traceback
 from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
@@ -235,6 +236,10 @@ class Session:
             await answer(frame)
         except UsageError as error:
             self.tell(Refused(frame.request, error.message, error.hint, error.place))
+        except Exception as error:  # whatever it is, it is ours: the application must not wait
+            self._door.say("bug", error=repr(error), trace=traceback.format_exc())
+            said = f"a bug in concordant: {type(error).__name__}: {error}"
+            self.tell(Refused(frame.request, said, "see the journal of the node"))
 
     def _name(self, name: str) -> None:
         most = self._door.cluster.limits.text_bytes_max
@@ -323,7 +328,9 @@ class Session:
 
     async def _end(self, frame: Ends) -> None:
         one = self._subscriptions.pop(frame.id, None)
-        if one is not None:
+        if one is not None and frame.keep:
+            self._door.hosting.leave(one, microseconds())
+        elif one is not None:
             await self._door.hosting.end(one)
             self._door.say("unsubscribed", id=frame.id)
         self.tell(Ended(frame.id, "", frame.request))

@@ -79,6 +79,8 @@ class Hosted:
     def slowness(self, now: Instant) -> str:
         """Why it is to be cut off; nothing if it is not."""
         outlet, away = self.outlet, self.wake is None
+        if not self.begun.is_set():
+            return ""
         if outlet.full:
             return f"more than {outlet.buffer_count_max:,} deliveries waited"
         if away and self.kept and now - self.left_at > outlet.lag_us_max:
@@ -249,6 +251,7 @@ class Hosting:
         if note.step == "subscribe":
             one.missing -= set(note.topics)
             if not one.missing:
+                one.left_at = microseconds()
                 one.begun.set()
         elif note.step is None:
             self._hear(one.id, note)

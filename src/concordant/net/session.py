@@ -144,10 +144,12 @@ class Took(msgspec.Struct, frozen=True, array_like=True, tag="took"):
 
 
 class Ends(msgspec.Struct, frozen=True, array_like=True, tag="ends"):
-    """The application wants no more of a subscription: it is forgotten, name and all."""
+    """The application reads a subscription no more."""
 
     request: int
     id: str
+    keep: bool = False
+    """The node keeps it for another time; else it is forgotten, name and all."""
 
 
 class Ended(msgspec.Struct, frozen=True, array_like=True, tag="ended"):
