@@ -169,9 +169,7 @@ class Batch:
                 key: _stacked(key[1], [batch.attributes.get(key) for batch in batches], batches)
                 for key in keys
             },
-            _stacked(Kind.STRING, [batch.ids for batch in batches], batches)
-            if any(batch.ids is not None for batch in batches)
-            else None,
+            _stacked_ids(batches),
         )
 
     @staticmethod
@@ -217,11 +215,44 @@ def _stacked(kind: Kind, columns: Sequence[Column | None], batches: Sequence[Bat
             masks.append(np.zeros(len(batch), np.bool_))
             continue
         if kind is Kind.STRING:
-            mapping = [codes.setdefault(text, len(codes)) for text in column.dictionary]
-            values.append(np.array([*mapping, -1], np.int32)[column.values])
+            values.append(_recoded(column, codes))
         else:
             values.append(column.values)
         every = np.ones(len(batch), np.bool_)
         masks.append(every if column.valid is None else column.valid)
     mask = np.concatenate(masks)
     return Column(kind, np.concatenate(values), None if bool(mask.all()) else mask, tuple(codes))
+
+
+def _stacked_ids(batches: Sequence[Batch]) -> Column | None:
+    """Given ids, one batch under the other; hardly two are equal, so no two are made one."""
+    if all(batch.ids is None for batch in batches):
+        return None
+    texts: list[str] = []
+    values: list[Array] = []
+    for batch in batches:
+        if batch.ids is None:
+            values.append(np.full(len(batch), -1, np.int32))
+            continue
+        places, mapping = _used(batch.ids)
+        mapping[places] = np.arange(len(texts), len(texts) + len(places))
+        texts += map(batch.ids.dictionary.__getitem__, places.tolist())
+        values.append(mapping[batch.ids.values])
+    codes = np.concatenate(values)
+    valid = codes >= 0
+    return Column(Kind.STRING, codes, None if bool(valid.all()) else valid, tuple(texts))
+
+
+def _recoded(column: Column, codes: dict[str, int]) -> Array:
+    """The codes of a column of strings in another dictionary."""
+    places, mapping = _used(column)
+    texts = map(column.dictionary.__getitem__, places.tolist())
+    mapping[places] = [codes.setdefault(text, len(codes)) for text in texts]
+    return mapping[column.values]
+
+
+def _used(column: Column) -> tuple[Array, Array]:
+    """Which places of a dictionary are in use, and room for new codes, the last one for null."""
+    used = np.zeros(len(column.dictionary) + 1, np.bool_)
+    used[column.values] = True  # null is -1, the last place
+    return np.flatnonzero(used[:-1]), np.full(len(used), -1, np.int32)

@@ -12,6 +12,6 @@ import sys
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
-from concordant.spark.correlate import correlate, in_order
+from concordant.spark.correlate import correlate, explain, in_order
 
-__all__ = ["correlate", "in_order"]
+__all__ = ["correlate", "explain", "in_order"]

@@ -24,10 +24,15 @@ from concordant.spark import batch, state_store
 from concordant.spark.job import OWN_FIELDS, Job, make_job
 from concordant.spark.normalise import travelling
 from concordant.spark.release import Release, release_of
+from concordant.spark.scan import Scan, scan_of
+from concordant.spark.scan import answers_of as scanned
 from concordant.spark.schema import Input, read_schema, topics_of
 
 Events = DataFrame | Mapping[str, DataFrame] | Sequence[Input]
 """One DataFrame, one per topic, or inputs whose schemas were read already."""
+
+SCANS = ("auto", "jvm", "worker")
+"""Who reads tables: whoever is quicker, Spark, or the workers that match."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,27 @@ class Asked:
         """The rows that travel."""
         return travelling(self.inputs, self.job, progress=self.progress)
 
+    def answers(self, scan: str = "auto") -> DataFrame:
+        """Everything that the job answers to tables, read by Spark or by its workers."""
+        found = self.reader(scan)
+        if isinstance(found, Scan):
+            return scanned(found, self.job)
+        return batch.answers_of(self.rows(), self.job)
+
+    def reader(self, scan: str) -> Scan | str:
+        """How the workers read tables themselves, or why Spark does."""
+        if scan not in SCANS:
+            raise UsageError(f"scan={scan!r} is unknown", hint=f"one of {', '.join(SCANS)}")
+        if scan == "jvm":
+            return "that is what was asked for"
+        found = scan_of(self.inputs, self.job)
+        if scan == "worker" and isinstance(found, str):
+            raise UsageError(
+                f"the workers cannot read the events themselves: {found}",
+                hint="leave scan out, and Spark reads them",
+            )
+        return found
+
 
 def correlate(
     events: Events,
@@ -54,6 +80,7 @@ def correlate(
     topic: str | None = None,
     release: str | Release | None = None,
     bucket_count: int = 16,
+    scan: str = "auto",
     **columns: Any,
 ) -> DataFrame:
     """The relations that events form, one row each.
@@ -63,7 +90,9 @@ def correlate(
     `id=…`, `topic_column=…`. `attributes` are shown with each event: those named, `"*"` for all, or
     those that the subscriptions read. A row that cannot be an event ends the job, or is left out
     with `bad="skip"`. For a stream, `release` says when its events may be matched, the state lies
-    in Spark's own store in `bucket_count` blobs, and the result is a stream for any sink.
+    in Spark's own store in `bucket_count` blobs, and the result is a stream for any sink. Tables
+    that are plain Parquet files on a local master may be read by the workers themselves:
+    `scan="worker"` insists on it, `"jvm"` forbids it, and `explain` tells the choice.
 
     Columns of the result: `subscription`, `conjunction`, `key`, `position`, `id`, `at`, `tie`, then
     for one subscription a struct per slot, for several an array `events`. Rows have no order of
@@ -82,11 +111,30 @@ def correlate(
         **columns,
     )
     if mode is None:
-        return by_slot(relations(batch.answers_of(asked.rows(), asked.job)), asked.job)
+        return by_slot(relations(asked.answers(scan)), asked.job)
     session = asked.inputs[0].frame.sparkSession
     session.conf.set(state_store.PROVIDER, state_store.ROCKSDB)
     answers = state_store.answers_of(asked.rows(), asked.job, mode, bucket_count)
     return by_slot(relations(answers), asked.job)
+
+
+def explain(events: Events, subscriptions: Question, *, scan: str = "auto", **options: Any) -> str:
+    """How tables would be correlated: what is matched together, what travels, who reads it."""
+    asked = ask(events, subscriptions, **options)
+    found = asked.reader(scan)
+    lines = []
+    for number, one in enumerate(asked.job.sets, 1):
+        names = ", ".join(each.name for each in one.subscriptions)
+        place = f"spread by {', '.join(one.key)}" if one.key else "in one task, having no key"
+        lines.append(f"set {number}: {names}; {place}; topics {', '.join(one.topics)}")
+    columns = ", ".join(f"{name} ({kind})" for name, kind in asked.job.columns)
+    lines.append(f"attributes that travel: {columns or 'none'}")
+    if isinstance(found, Scan):
+        count = sum(len(one.paths) for one in found.inputs)
+        lines.append(f"read by the workers: {found.task_count} tasks scan {count} Parquet files")
+    else:
+        lines.append(f"read by Spark, filtered there and shuffled: {found}")
+    return "\n".join(lines)
 
 
 def _mode(events: Events, release: str | Release | None) -> Release | None:

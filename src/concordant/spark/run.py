@@ -20,7 +20,6 @@ from concordant.files.part import Names
 from concordant.guarantees.answer import guarantees
 from concordant.model.kind import format_instant
 from concordant.model.subscription import Subscription
-from concordant.spark import batch
 from concordant.spark.checkpoint import FINAL
 from concordant.spark.correlate import ask
 from concordant.spark.monitor import Monitor, Told, read_progress
@@ -147,7 +146,7 @@ def _run_tables(pipeline: Pipeline, inputs: list[Input], report: Report, show: S
         attributes=pipeline.question.attributes,
         bad=pipeline.bad.rows,
     )
-    answers = batch.answers_of(asked.rows(), asked.job).persist()
+    answers = asked.answers().persist()
     try:
         report.counts = Delivery(pipeline, asked.job, show, True)(answers, 0)
     finally:

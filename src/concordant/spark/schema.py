@@ -50,10 +50,11 @@ _EPOCH = "timestamp_ntz'1970-01-01 00:00:00'"
 
 @dataclass(frozen=True)
 class Field:
-    """A column, or a part of a struct: how to read it, and its Spark type."""
+    """A column, or a part of a struct: how to read it, its Spark type, and where it lies."""
 
     column: Column
     type: t.DataType
+    path: tuple[str, ...]
 
     @property
     def kind(self) -> Kind | None:
@@ -195,7 +196,7 @@ def _flattened(
             yield from _flattened(field.dataType, inner, origin)
         else:
             quoted = ".".join("`" + name.replace("`", "``") + "`" for name in inner)
-            yield dotted, Field(F.col(quoted), field.dataType)
+            yield dotted, Field(F.col(quoted), field.dataType, inner)
 
 
 _ALLOWED: dict[str, tuple[tuple[type[Any], ...], str, str]] = {

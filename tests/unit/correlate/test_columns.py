@@ -37,6 +37,19 @@ def test_a_given_id_is_kept_and_the_others_are_source_and_seq() -> None:
     assert Batch.of(EVENTS[:1], TOPICS).ids is None
 
 
+def test_batches_one_under_the_other_keep_only_texts_in_use() -> None:
+    whole = Batch.of(EVENTS, TOPICS)
+    rows = [[1, 0], [3], [2], [1]]
+    joined = Batch.concat([whole.take(np.array(some)) for some in rows])
+    assert list(joined.events()) == [EVENTS[row] for some in rows for row in some]
+    assert joined.ids is not None
+    assert joined.ids.dictionary == ("given", "given")
+    few = Batch.concat([whole.take(np.array([0])), whole.take(np.array([3]))])
+    assert few.attributes["s", Kind.STRING].dictionary == ("x",)
+    assert few.source.dictionary == ("q",)
+    assert list(few.events()) == [EVENTS[0], EVENTS[3]]
+
+
 def test_topics_share_a_column_only_if_name_and_kind_agree() -> None:
     columns = Batch.of(EVENTS, TOPICS).attributes
     assert sorted(columns) == [

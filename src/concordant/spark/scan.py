@@ -1,0 +1,335 @@
+"""Files that the tasks read themselves: no row crosses from the JVM to Python before it is matched.
+
+Every task scans all files, of each only the columns that travel, and keeps the rows of its own
+partitions. With few tasks that costs less than moving every row through the JVM and a shuffle.
+Where the input is anything but plain Parquet files that every task can see, or is too large for
+that, rows travel as `normalise` says. Either way the answers are the same.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from concordant.correlate.columns import Array
+from concordant.files.arrow import texts_of
+from concordant.model.kind import Kind
+from concordant.spark.job import Job
+from concordant.spark.layout import SubscriptionSet
+from concordant.spark.relations import answer_schema
+from concordant.spark.rows import (
+    ID,
+    SEQ,
+    SET,
+    SOURCE,
+    TIME,
+    TOPIC,
+    attribute_column,
+    row_schema,
+)
+from concordant.spark.schema import Field, Input
+from concordant.spark.step import Bucket, counted, in_total_order
+
+TASK_COUNT_MAX = 8
+"""With more tasks, each reading everything costs more than a shuffle."""
+
+BYTES_MAX = 1 << 29
+"""Of the columns that travel, unpacked: a task holds its share of them."""
+
+FILE_COUNT_MAX = 1_000
+"""Files whose footers are read before the job starts."""
+
+_CHUNK = 1 << 18
+
+_TYPES = {
+    "boolean": (pa.bool_(),),
+    "tinyint": (pa.int8(),),
+    "smallint": (pa.int16(),),
+    "int": (pa.int32(),),
+    "bigint": (pa.int64(),),
+    "float": (pa.float32(),),
+    "double": (pa.float64(),),
+    "string": (pa.string(), pa.large_string()),
+    "date": (pa.date32(),),
+    "timestamp": (pa.timestamp("us", "UTC"), pa.timestamp("ms", "UTC")),
+    "timestamp_ntz": (pa.timestamp("us"), pa.timestamp("ms")),
+}
+"""Types of Spark, and of Arrow for the same column of a file."""
+
+_INSTANT = pa.timestamp("us")
+
+
+@dataclass(frozen=True)
+class Files:
+    """One input as a task reads it."""
+
+    paths: tuple[str, ...]
+    name: str
+    topic: str | None
+    reserved: tuple[tuple[str, str], ...]
+    """Roles and their columns."""
+    attributes: tuple[tuple[str, Kind], ...]
+    """Columns of attributes that travel, with their kinds."""
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What the tasks read, and how many they are."""
+
+    session: SparkSession
+    inputs: tuple[Files, ...]
+    task_count: int
+
+
+def scan_of(inputs: Sequence[Input], job: Job) -> Scan | str:
+    """How tasks could read the inputs themselves, or why they do not."""
+    session: Any = inputs[0].frame.sparkSession
+    if not isinstance(session, SparkSession):
+        return "the session is a remote one"
+    context = session.sparkContext
+    if not (context.master or "").startswith("local"):
+        return "workers may run where the files are not"
+    sets = sum(1 for one in job.sets if not one.key)
+    spread = any(one.key for one in job.sets)
+    task_count = context.defaultParallelism if spread else sets
+    if task_count > TASK_COUNT_MAX:
+        return f"{task_count} tasks would each read every file, and {TASK_COUNT_MAX} may"
+    found: list[Files] = []
+    size = 0
+    for one in inputs:
+        files = _files(one, job)
+        if isinstance(files, str):
+            return f"{one.name}: {files}"
+        mine = _size(one, files)
+        if isinstance(mine, str):
+            return f"{one.name}: {mine}"
+        size += mine
+        found.append(files)
+    if size > BYTES_MAX:
+        return f"{size >> 20} MiB are more than {BYTES_MAX >> 20} MiB that workers would hold"
+    return Scan(session, tuple(found), task_count)
+
+
+def answers_of(scan: Scan, job: Job) -> DataFrame:
+    """Everything that a job answers to the rows of files."""
+    numbers = scan.session.range(0, scan.task_count, 1, scan.task_count)
+    run = task(scan.inputs, scan.task_count, job)
+    return numbers.mapInArrow(run, from_arrow_schema(answer_schema(job)))
+
+
+def task(
+    inputs: Sequence[Files], task_count: int, job: Job
+) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """What the task with a number does."""
+
+    def run(batches: Iterable[Any]) -> Iterator[Any]:
+        for number in (int(one) for batch in batches for one in batch.column(0).to_numpy()):
+            whole = Bucket(job)
+            table = in_total_order(rows_of(inputs, number, task_count, job))
+            for start in range(0, table.num_rows, _CHUNK):
+                yield from whole.take(table.slice(start, _CHUNK)).to_batches()
+            yield from counted(whole, b"").to_batches()
+
+    return run
+
+
+def rows_of(inputs: Sequence[Files], number: int, task_count: int, job: Job) -> Any:
+    """The travelling rows of files that belong to one task."""
+    found = [row_schema(job).empty_table()]
+    for one in inputs:
+        for path in one.paths:
+            rows = _travelling(one, path, job)
+            for index, subscriptions in enumerate(job.sets):
+                mine = _wanted(rows, subscriptions, job)
+                owner = _hashed(rows, subscriptions, job) + np.uint64(index)
+                mine &= owner % np.uint64(task_count) == number
+                kept = rows.filter(pa.array(mine))
+                chosen = pa.array(np.full(kept.num_rows, index, np.int32))
+                found.append(kept.add_column(0, SET, chosen).cast(row_schema(job)))
+    return pa.concat_tables(found).combine_chunks()
+
+
+# --- what can be read -----------------------------------------------------------------------------
+
+
+def _files(given: Input, job: Job) -> Files | str:
+    if given.unreadable is not None:
+        return "Spark sets rows aside that cannot be read"
+    plan = given.frame._jdf.queryExecution().analyzed()
+    if plan.getClass().getSimpleName() != "LogicalRelation":
+        return "it is no file as it is, but computed"
+    relation = plan.relation()
+    if relation.getClass().getSimpleName() != "HadoopFsRelation":
+        return "it is no file"
+    if str(relation.fileFormat().toString()) != "Parquet":
+        return "only Parquet files are read by workers"
+    if not relation.partitionSchema().isEmpty():
+        return "its folders carry values"
+    paths = [urlparse(one) for one in given.frame.inputFiles()]
+    if any(one.scheme not in ("", "file") for one in paths):
+        return "its files are not on this machine"
+    if len(paths) > FILE_COUNT_MAX:
+        return f"{len(paths)} files are more than {FILE_COUNT_MAX}"
+    kinds = given.kinds()
+    attributes = tuple((name, kind) for name, kind in job.columns if kinds.get(name) is kind)
+    for field in _fields(given, attributes):
+        if len(field.path) > 1:
+            return f"the column {'.'.join(field.path)} is nested"
+        if field.type.simpleString() not in _TYPES:
+            return f"the column {field.path[0]} has the type {field.type.simpleString()}"
+    if given.reserved[TIME].type.simpleString() == "string":
+        return "its times are text"
+    return Files(
+        tuple(unquote(one.path) for one in paths),
+        given.name,
+        given.topic,
+        tuple((role, field.path[0]) for role, field in given.reserved.items()),
+        attributes,
+    )
+
+
+def _size(given: Input, files: Files) -> int | str:
+    """Bytes of the columns that travel, or what speaks against reading them."""
+    wanted = {
+        field.path[0]: field.type.simpleString() for field in _fields(given, files.attributes)
+    }
+    size = 0
+    for path in files.paths:
+        with pq.ParquetFile(path) as file:
+            schema = file.schema_arrow
+            for name, kind in wanted.items():
+                at = schema.get_field_index(name)
+                if at < 0 or _value_type(schema.field(at).type) not in _TYPES[kind]:
+                    return f"the files differ in the column {name}"
+            groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
+            for group in groups:
+                columns = [group.column(n) for n in range(group.num_columns)]
+                size += sum(
+                    one.total_uncompressed_size for one in columns if one.path_in_schema in wanted
+                )
+    return size
+
+
+def _value_type(kind: Any) -> Any:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _fields(given: Input, attributes: Iterable[tuple[str, Kind]]) -> list[Field]:
+    return [*given.reserved.values(), *(given.attributes[name] for name, _ in attributes)]
+
+
+# --- rows of a file -------------------------------------------------------------------------------
+
+
+def _travelling(given: Files, path: str, job: Job) -> Any:
+    """All rows of a file, in the columns in which they travel; the set is still missing."""
+    reserved = dict(given.reserved)
+    names = dict.fromkeys([*reserved.values(), *(name for name, _ in given.attributes)])
+    table = pq.read_table(path, columns=list(names), use_threads=False, partitioning=None)
+    count = table.num_rows
+
+    def text(role: str) -> Any:
+        return _plain(table.column(reserved[role])).cast(pa.string())
+
+    source = text(SOURCE) if SOURCE in reserved else _constant(given.name, pa.string(), count)
+    columns = {
+        TOPIC: _codes(text(TOPIC) if TOPIC in reserved else given.topic, job, count),
+        SOURCE: pc.if_else(pc.equal(source, ""), None, source),
+        SEQ: table.column(reserved[SEQ]).cast(pa.int64()),
+        TIME: _instants(table.column(reserved[TIME])),
+        ID: text(ID) if ID in reserved else pa.nulls(count, pa.string()),
+    }
+    schema = row_schema(job)
+    for name, kind in job.columns:
+        column = attribute_column(name, kind)
+        if (name, kind) not in given.attributes:
+            columns[column] = pa.nulls(count, schema.field(column).type)
+        elif kind is Kind.TIME:
+            columns[column] = _instants(table.column(name))
+        else:
+            columns[column] = _plain(table.column(name)).cast(schema.field(column).type)
+    return pa.table(columns)
+
+
+def _plain(values: Any) -> Any:
+    return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+
+
+def _constant(value: Any, kind: Any, count: int) -> Any:
+    return pa.nulls(count, kind).fill_null(value)
+
+
+def _instants(values: Any) -> Any:
+    """Microseconds since 1970; what has no zone is UTC."""
+    if pa.types.is_integer(values.type):
+        return values.cast(pa.int64())
+    if pa.types.is_timestamp(values.type) and values.type.tz is not None:
+        return values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64())
+    return values.cast(_INSTANT).cast(pa.int64())
+
+
+def _codes(topics: Any, job: Job, count: int) -> Any:
+    """Topics as codes; a topic that nobody asks for has none, and is no row without a topic."""
+    unknown = len(job.topics)
+    known = pa.array([topic.name for topic in job.topics], pa.string())
+    if isinstance(topics, str):
+        code = pc.index(known, topics).as_py()
+        return _constant(code if code >= 0 else unknown, pa.int32(), count)
+    codes = pc.fill_null(pc.index_in(topics, value_set=known), unknown)
+    missing = pc.or_kleene(pc.is_null(topics), pc.equal(topics, ""))
+    return pc.if_else(missing, None, codes)
+
+
+# --- whose rows -----------------------------------------------------------------------------------
+
+
+def _wanted(rows: Any, one: SubscriptionSet, job: Job) -> Array:
+    """Rows of topics that a set reads, and rows without a topic, which somebody has to tell."""
+    heard = any(each.name not in job.muted for each in one.subscriptions)
+    names = one.topics if heard else ()
+    codes = [code for code, topic in enumerate(job.topics) if topic.name in names]
+    topics = rows.column(TOPIC)
+    wanted = pc.is_in(topics, value_set=pa.array([*codes, None], pa.int32()))
+    found: Array = np.array(wanted.to_numpy())
+    return found
+
+
+def _hashed(rows: Any, one: SubscriptionSet, job: Job) -> Array:
+    """A number that rows of one partition share."""
+    found = np.zeros(rows.num_rows, np.uint64)
+    for name in one.key:
+        if name in (SOURCE, SEQ, TIME):
+            columns = [name]
+        else:
+            columns = [attribute_column(n, kind) for n, kind in job.columns if n == name]
+        for column in columns:
+            with np.errstate(over="ignore"):
+                found = found * np.uint64(31) + _mixed(rows.column(column))
+    return found
+
+
+def _mixed(values: Any) -> Array:
+    """Each value as a number in which all its bits count; null is 0."""
+    if pa.types.is_string(values.type):
+        column = texts_of(values)
+        hashes = [zlib.crc32(text.encode()) for text in column.dictionary]
+        words = np.array([*hashes, 0], np.uint64)[column.values]
+    elif pa.types.is_floating(values.type):  # NaN counts as null, and the two zeros are one value
+        numbers = values.fill_null(0.0).to_numpy() + 0.0
+        words = np.where(np.isnan(numbers), 0.0, numbers).view(np.uint64)
+    else:
+        words = values.cast(pa.int64()).fill_null(0).to_numpy().astype(np.uint64)
+    words = words ^ (words >> np.uint64(32))
+    words = words * np.uint64(0x9E3779B97F4A7C15)
+    mixed: Array = words ^ (words >> np.uint64(29))
+    return mixed
