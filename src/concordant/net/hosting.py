@@ -112,6 +112,8 @@ class Hosting:
     ) -> None:
         self.delivered_count = 0
         self.cut_count = 0
+        self.pressed: Callable[[], None] = lambda: None
+        """Called when the publishers are to be held back, or no longer."""
         self._setting = setting
         self._carrier = carrier
         self._strategies = {one.name: one for one in strategies}
@@ -292,26 +294,35 @@ class Hosting:
     def _take(self, one: Hosted, deliveries: Sequence[Delivery]) -> None:
         self.delivered_count += len(deliveries)
         if one.kept:
+            before = one.outlet.half_full
             one.outlet.add(deliveries, microseconds())
             if one.wake is not None:
                 one.wake()
+            if one.throttles and one.outlet.half_full != before:
+                self.pressed()
 
     def took(self, one: Hosted, count: int) -> None:
         """The application took so many."""
+        before = one.outlet.half_full
         if one.outlet.took(count) and one.asked.name and self._register is not None:
             self._register.took(one.id, count)
+        if one.throttles and one.outlet.half_full != before:
+            self.pressed()
 
-    def slow(self, now: Instant) -> tuple[list[tuple[Hosted, str]], list[str]]:
-        """Who is too slow, and why; and the topics that are to be held back for others."""
-        cut: list[tuple[Hosted, str]] = []
-        held: dict[str, bool] = {}
-        for one in self._hosted.values():
-            reason = one.slowness(now)
-            if reason:
-                cut.append((one, reason))
-            elif one.throttles and (one.outlet.half_full or one.outlet.late(now)):
-                held.update(dict.fromkeys(one.topics, True))
-        return cut, list(held)
+    def slow(self, now: Instant) -> list[tuple[Hosted, str]]:
+        """Who is too slow, and why."""
+        reasons = [(one, one.slowness(now)) for one in self._hosted.values()]
+        return [(one, reason) for one, reason in reasons if reason]
+
+    def held_topics(self, now: Instant) -> list[str]:
+        """The topics that are to be held back for subscribers that cannot follow."""
+        held = {
+            topic
+            for one in self._hosted.values()
+            if one.throttles and (one.outlet.half_full or one.outlet.late(now))
+            for topic in one.topics
+        }
+        return sorted(held)
 
     async def cut(self, one: Hosted) -> None:
         """It is too slow. What has a log goes on in it; everything else is over."""

@@ -120,6 +120,7 @@ class Node:
             hear=self._note,
         )
         self._hosting = hosting
+        hosting.pressed = lambda: self._hold(flow, hosting)
         feeds = {one.feed: one for one in cluster.strategies}
         inlet = Inlet(
             {feed: self._feed(one) for feed, one in feeds.items()},
@@ -248,9 +249,8 @@ class Node:
         """Look after slow applications and dead machines; this has no event to wait for."""
         while True:
             await asyncio.sleep(WATCH_S)
-            slow, held = hosting.slow(microseconds())
-            flow.command(Hold(tuple(sorted(held))))
-            for one, reason in slow:
+            self._hold(flow, hosting)
+            for one, reason in hosting.slow(microseconds()):
                 one.release(reason)
                 await hosting.cut(one)
                 self._say("cut off", id=one.id, reason=reason)
@@ -260,6 +260,10 @@ class Node:
                     self._say("failed", machine=place.address, error=str(place.failure))
                     self.failed.set()
                     return
+
+    def _hold(self, flow: Place, hosting: Hosting) -> None:
+        """Let the publishers of all nodes wait for subscribers that want it so."""
+        flow.command(Hold(tuple(hosting.held_topics(microseconds()))))
 
     def _note(self, address: str, note: Note) -> None:
         if note.step is None and note.text:

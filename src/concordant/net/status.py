@@ -90,7 +90,7 @@ class Status:
             await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, TimeoutError, ValueError, EOFError):
+        with contextlib.suppress(OSError, TimeoutError, EOFError, asyncio.LimitOverrunError):
             async with asyncio.timeout(_REQUEST_S):
                 request = await reader.readuntil(b"\n")
                 for _ in range(_LINES_MAX):

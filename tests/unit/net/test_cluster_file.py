@@ -1,0 +1,105 @@
+"""The cluster file: what it means, and what is said about a wrong one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from concordant.errors import UsageError
+from concordant.net.cluster import cluster_from, read_cluster, secret, tls_contexts
+from concordant.net.node import Node
+
+GOOD = """
+[cluster]
+name = "shop"
+strategies = ["fifo", "sequencer", "clock"]
+
+[nodes.n1]
+door = "127.0.0.1:7400"
+address = "127.0.0.1:7401"
+
+[nodes.n2]
+door = "127.0.0.1:7410"
+address = "127.0.0.1:7411"
+http = "127.0.0.1:7412"
+
+[placed]
+"sequencer/sequencer" = "n2"
+
+[topics.Order]
+n = "int"
+"""
+
+
+def test_a_good_file_says_who_hosts_what() -> None:
+    found = cluster_from(GOOD)
+    assert found.names == ("n1", "n2")
+    assert found.setting("n1").placed == {"sequencer/sequencer": "n2/sequencer/sequencer"}
+    assert found.schemas["Order"].attributes == {"n": "int"}
+    assert {found.home(f"name {n}") for n in range(20)} == {"n1", "n2"}
+    text = GOOD.replace('"shop"', '"shop"\nplacement = "first"')
+    placed = '[placed]\n"sequencer/sequencer" = "n2"\n'
+    by_first = cluster_from(text.replace(placed, ""))
+    assert by_first.setting("n2").placed["sequencer/sequencer"].startswith("n1/")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('name = "shop"', "", "x.toml: [cluster]: the table missing required field `name`"),
+        ('"shop"', '""', "x.toml: [cluster] name: a cluster needs a name"),
+        ('"fifo", ', '"fifo", "magic", ', "x.toml: [cluster] strategies: there is no strategy"),
+        ('["fifo", "sequencer", "clock"]', "[]", "[cluster] strategies: there is no order"),
+        ("7400", "port", "x.toml: [nodes.n1] door: '127.0.0.1:port' is no address"),
+        ("7401", "7400", "x.toml: [nodes.n1] address: 127.0.0.1:7400 is used by [nodes.n1] door"),
+        ('address = "127.0.0.1:7401"', "", "x.toml: [nodes.n1]: other nodes must reach it"),
+        ('address = "127.0.0.1:7401"', "port = 1", "[nodes] n1: the table contains unknown field"),
+        ('address = "127.0.0.1:7401"', "address = 7401", "[nodes.n1] address: expected a string"),
+        ("[nodes.n1]", '[nodes."a b"]', "x.toml: [nodes]: 'a b' is no name for a node"),
+        ('= "n2"', '= "n3"', "x.toml: [placed] sequencer/sequencer: no node is called 'n3'"),
+        ('"sequencer/sequencer"', '"oven"', "x.toml: [placed]: no part is called 'oven'"),
+        ('n = "int"', 'n = "number"', "x.toml: [topics.Order] n: there is no kind 'number'"),
+        ('n = "int"', 'time = "int"', "x.toml: [topics.Order] time: every event has that"),
+        ("[topics", "[parameters]\nask_us = 0\n[topics", "[parameters] ask_us: a parameter is"),
+        ("[topics", "[parameters]\nx = 1\n[topics", "[parameters]: there is no parameter 'x'"),
+        ("[topics", "[limits]\nsessions_max = 0\n[topics", "[limits] sessions_max: a limit is"),
+        (
+            "[topics",
+            "[parameters]\noutbox_count_max = 5\n[topics",
+            "[limits] batch_count_max: a batch has to fit",
+        ),
+        ("[cluster]", "[cluster", "x.toml: it is not TOML"),
+    ],
+)
+def test_what_is_wrong_is_said_with_file_table_and_key(old: str, new: str, said: str) -> None:
+    assert old in GOOD
+    with pytest.raises(UsageError) as caught:
+        cluster_from(GOOD.replace(old, new, 1), place="x.toml")
+    assert said in str(caught.value)
+
+
+def test_a_missing_file_and_a_missing_node_are_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such cluster file"):
+        read_cluster(tmp_path / "none.toml")
+    with pytest.raises(UsageError, match="the nodes are n1, n2"):
+        Node(cluster_from(GOOD), "n9", place="x.toml")
+
+
+def test_secrets_may_lie_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_text("hush\n")
+    monkeypatch.setenv("SHOP_TOKEN", "quiet")
+    texts = ("x", "file:token", "env:SHOP_TOKEN")
+    read = [secret(text, folder=tmp_path, place="") for text in texts]
+    assert read == ["x", "hush", "quiet"]
+    for text in ("file:none", "env:NONE_SUCH"):
+        with pytest.raises(UsageError):
+            secret(text, folder=tmp_path, place="")
+
+
+def test_certificates_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    tls = '[tls]\nauthority = "ca.pem"\ncertificate = "{node}.pem"\nkey = "{node}.key"\n'
+    found = cluster_from(GOOD + tls)
+    assert found.tls is not None
+    with pytest.raises(UsageError, match=r"\[tls\] .*ca\.pem"):
+        tls_contexts(found.tls, "n1", folder=tmp_path, place="x.toml")
