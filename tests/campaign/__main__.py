@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tests.campaign import (
+    causal,
     correlation,
     guarantees,
     network,
@@ -28,6 +29,7 @@ from tests.campaign.shape import Options, Report
 from tests.generators import ALL_POLICIES
 
 CAMPAIGNS: dict[str, Callable[[Options], Report]] = {
+    causal.NAME: causal.run,
     correlation.NAME: correlation.run,
     guarantees.NAME: guarantees.run,
     network.NAME: network.run,

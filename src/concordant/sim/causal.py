@@ -21,7 +21,7 @@ from concordant.causal.outgoing import Outgoing
 from concordant.causal.records import Accepted, Joined, Passed
 from concordant.causal.requests import Address, Migrate
 from concordant.causal.subscriber import Subscriber
-from concordant.causal.vector import Vector, entries, position
+from concordant.causal.vector import Vector, entries, join, position
 from concordant.check import causal_end, causal_order
 from concordant.check.causal import BrokerEnd, Carriage, Fact, Id, SubscriberEnd, Witness
 from concordant.check.levels import check_level
@@ -93,9 +93,10 @@ class Case(Table, frozen=True):
     profile: Profile = "local"
     network: NetworkSpec = NetworkSpec()
     duration_ms: int = 120
-    heal_ms: int = 3_000
+    heal_ms: int = 1_500
     sync_us: int = 0
     """How long a client's write takes to be durable."""
+    fanout: int = 3
     age_bits: int = 2
     lease_ms: int = 150
 
@@ -126,8 +127,7 @@ class _Watched(Broker):
     watcher: Watcher
 
     def order(self, event: Event, topics: Iterable[str], out: Outgoing) -> Ordered:
-        stable = {topic: dict(row) for topic, row in self.state.stability.stable.items()}
-        self.watcher.ordering = stable
+        join(self.watcher.stable, self.state.stability.stable)
         return super().order(event, topics, out)
 
     def _deliver(self, ordered: Ordered, out: Outgoing) -> None:
@@ -152,7 +152,8 @@ class Watcher:
 
     def __init__(self) -> None:
         self.seen = Witness()
-        self.ordering: Vector = {}
+        self.stable: Vector = {}
+        """What was stable for anybody who has ordered something: then it was for all."""
         self.late: dict[str, bool] = {}
         """Clients that joined something after the first event."""
         self._knows: dict[str, list[Id]] = {}
@@ -171,7 +172,7 @@ class Watcher:
                 ordered.at,
                 ordered.round,
                 ordered.past,
-                self.ordering,
+                {topic: dict(row) for topic, row in self.stable.items()},
                 len(seen.deliveries.get(broker.name, ())),
                 knew,
                 published,
@@ -272,6 +273,7 @@ def build(world: World, case: Case, watcher: Watcher, *, seed: int) -> None:
         BROKER_OPTIONS,
         profile=case.profile,
         seed=seed,
+        fanout=case.fanout,
         age_bits=case.age_bits,
         lease_us=case.lease_ms * MILLISECOND,
     )

@@ -47,6 +47,7 @@ def drawn(seed: int, *, profile: Profile = "local", mix: Mix = "calm") -> Case:
         clients[0] = msgspec.structs.replace(clients[0], publishes=True)
     duration = 140
     acts = _publications(rng, {one: _serves(members)[one] for one in safe}, clients, duration)
+    times = [one.at_ms for one in acts if one is not None]
     busy = mix in ("migration", "two-homes")
     moves = rng.randint(3, 8) if busy else rng.choice((0, 0, 1, 3))
     acts += [_move(rng, members, clients, duration, two_homes) for _ in range(moves)]
@@ -55,11 +56,12 @@ def drawn(seed: int, *, profile: Profile = "local", mix: Mix = "calm") -> Case:
         members,
         tuple(clients),
         tuple(sorted((one for one in acts if one is not None), key=lambda one: one.at_ms)),
-        tuple(_faults(rng, mix, doomed, clients, duration)),
+        tuple(_faults(rng, mix, doomed, clients, times, duration)),
         profile,
         NetworkSpec(latency=Latency("uniform", low_us, low_us * rng.choice((2, 8, 30)))),
         duration,
         sync_us=rng.choice((0, 0, 0, 700)),
+        fanout=rng.choice((1, 2, 3)),
         lease_ms=rng.choice((40, 150, 150)),
     )
 
@@ -135,14 +137,22 @@ def _move(
 
 
 def _faults(
-    rng: Random, mix: Mix, doomed: list[str], clients: list[Client], duration: int
+    rng: Random,
+    mix: Mix,
+    doomed: list[str],
+    clients: list[Client],
+    times: list[float],
+    duration: int,
 ) -> Iterator[Fault]:
     heavy = mix == "lossy"
     yield Fault("loss", 0, duration, share=0.3 if heavy else 0.05)
     yield Fault("duplication", 0, duration, share=0.2 if heavy else 0.05)
-    yield Fault("reordering", 0, duration, share=0.3, delay_ms=rng.choice((2, 10, 25)))
+    share = rng.choice((0.3, 0.3, 0.9))
+    yield Fault("reordering", 0, duration, share=share, delay_ms=rng.choice((2, 10, 25)))
     for broker in doomed:
         at_ms = rng.randint(32, duration - 10)
+        if rng.random() < 0.5:  # just when something was published, which may then be lost
+            at_ms = int(rng.choice(times)) + rng.randint(1, 3)
         if mix == "crash":
             yield Fault("crash", at_ms, rng.choice((5, 60, 1_000)), node=broker)
         elif rng.random() < 0.5:
