@@ -9,19 +9,28 @@ run in which a kill did not happen, or too little was delivered, fails.
 
 from __future__ import annotations
 
+import asyncio
+import re
+import sys
 import tempfile
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
 from rich.table import Table
 
+from concordant.bus import Bus
 from concordant.check.levels import check_level
 from concordant.check.verdict import first_violation
+from concordant.errors import ConcordantError
 from concordant.model.history import Row
+from concordant.net.caller import CallerOptions
+from concordant.net.cluster import read_cluster
 from concordant.sim.scenario import Scenario, Topology, Workload
 from tests.campaign.shape import Options, Report
+from tests.network import fuzz
 from tests.network.live import Live
 
 NAME = "network"
@@ -32,6 +41,11 @@ SERVER_KILL_COUNT = 5
 """Kills of the NATS server, beside them."""
 TRANSPORTS = ("tcp", "nats")
 RATE_PER_S = 100.0
+PATIENT = CallerOptions(connect_s=30.0)
+FUZZED_COUNT = 10_000
+"""Connections with fuzzed frames."""
+GROWN_BYTES_MAX = 1 << 26
+"""A node may grow by this under them, for what its allocator keeps: 6 kB for each connection."""
 
 
 @dataclass
@@ -139,8 +153,103 @@ def run(options: Options) -> Report:
             if outcomes[-1].kill_count < kills:
                 report.failures.append(f"{protocol} over {transport}: not all kills happened")
             options.progress("runs with kills", len(outcomes), total)
-    report.tables.append(_table(outcomes))
+    with tempfile.TemporaryDirectory() as folder:
+        found = asyncio.run(fuzzed(rng, FUZZED_COUNT, Path(folder)))
+    options.progress("fuzzed connections", FUZZED_COUNT, FUZZED_COUNT)
+    report.failures += found.failures
+    report.tables += [_table(outcomes), _fuzzed_table(found)]
     return report
+
+
+# --- frames made to do harm -----------------------------------------------------------------------
+
+
+@dataclass
+class Fuzzed:
+    """What a node did under fuzzed frames."""
+
+    attacks: Counter[str] = field(default_factory=Counter)
+    refused_count: int = 0
+    grown_bytes: int = 0
+    seconds: float = 0.0
+    failures: list[str] = field(default_factory=list)
+
+
+async def fuzzed(rng: Random, count: int, folder: Path) -> Fuzzed:
+    """A node as a process of its own; its memory is looked at before and after."""
+    found = Fuzzed()
+    started = time.monotonic()
+    address, door, http = fuzz.free_ports(3)
+    file = folder / "cluster.toml"
+    file.write_text(fuzz.CLUSTER.format(address=address, door=door, http=http))
+    name = next(n for n in map("good{}".format, range(99)) if read_cluster(file).home(n) == "n1")
+    with (folder / "node.log").open("wb") as log:
+        node = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "concordant.cli.main", "node", str(file), "--name", "n1"),
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        await _serves(door, name)
+        warm = await fuzz.attacks(rng, count // 10, address=address, door=door)
+        before = _resident_bytes(node.pid)
+        found.attacks = warm + await fuzz.attacks(rng, count, address=address, door=door)
+        await _serves(door, name)
+        found.grown_bytes = _resident_bytes(node.pid) - before
+        found.refused_count = await _refused(http)
+    except (OSError, TimeoutError, ConcordantError, AssertionError) as error:
+        found.failures.append(f"fuzzed frames: {type(error).__name__} {error}")
+    if node.returncode is not None:
+        found.failures.append(f"the node ended: {(folder / 'node.log').read_text()[-2_000:]}")
+    else:
+        node.kill()
+        await node.wait()
+    if "Traceback" in (folder / "node.log").read_text():
+        found.failures.append("the node wrote a traceback")
+    if found.grown_bytes > GROWN_BYTES_MAX:
+        found.failures.append(f"the node grew by {found.grown_bytes:,} bytes")
+    if found.refused_count < count // 4:
+        found.failures.append(f"only {found.refused_count} refusals were counted")
+    found.seconds = time.monotonic() - started
+    return found
+
+
+async def _serves(door: int, name: str) -> None:
+    """A good application publishes, and gets it in order."""
+    url = f"tcp://127.0.0.1:{door}"
+    async with (
+        asyncio.timeout(30),
+        Bus.open(url, name=name, token=fuzz.APPLICATIONS, options=PATIENT) as bus,
+        bus.subscribe("Good", order="total strict") as deliveries,
+    ):
+        await bus.publish("Good", {"n": 1})
+        async for delivery in deliveries:
+            assert delivery.events[0].source == name
+            return
+
+
+async def _refused(http: int) -> int:
+    """What the node's metrics count as refused."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", http)
+    writer.write(b"GET /metrics HTTP/1.0\r\n\r\n")
+    text = (await reader.read()).decode()
+    writer.close()
+    return sum(int(n) for n in re.findall(r"refused_\w+_total(?:\{[^\n]*\})? (\d+)", text))
+
+
+def _resident_bytes(process: int) -> int:
+    (line,) = re.findall(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    return 1_024 * int(line)
+
+
+def _fuzzed_table(found: Fuzzed) -> Table:
+    table = Table("attack", "connections", title="Fuzzed frames", title_justify="left")
+    for name, count in sorted(found.attacks.items()):
+        table.add_row(name, f"{count:,}")
+    table.add_row("refusals counted", f"{found.refused_count:,}")
+    table.add_row("memory grown by", f"{found.grown_bytes / 1e6:.1f} MB")
+    table.add_row("s", f"{found.seconds:.0f}")
+    return table
 
 
 def _table(outcomes: list[Outcome]) -> Table:

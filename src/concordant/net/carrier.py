@@ -204,7 +204,7 @@ class MeshCarrier(MemoryCarrier):
             return
         try:
             parcel: _Parcel = _decoder.decode(payload)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:  # no UTF-8: ValueError
             raise PeerError(f"a parcel cannot be read: {error}") from None
         match parcel:
             case Carried():
