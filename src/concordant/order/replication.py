@@ -107,6 +107,10 @@ class Grown(msgspec.Struct, frozen=True, tag=True, gc=False):
 RECORDS = (Promised, Adopted, Grown)
 
 
+_TRIES_MAX = 6
+"""Waiting times double at most so often."""
+
+
 class ReplicationOptions(msgspec.Struct, frozen=True):
     """Waiting times and bounds of replicated logs."""
 
@@ -144,6 +148,11 @@ class Replica(msgspec.Struct):
     """As leader: how much each replica keeps under this epoch; -1 if it has not accepted it."""
     sent: list[int] = []
     repeat_at: Instant = 0
+    tries: int = 0
+    """How often this replica stood, or said whole logs, since a follower agreed: each time it waits
+    twice as long, so that logs on slow links are not overtaken by the next attempt."""
+    lead_at: Instant = 0
+    """When whole logs may be said again."""
 
     @property
     def length(self) -> int:
@@ -153,6 +162,15 @@ class Replica(msgspec.Struct):
     def leader(self) -> int:
         """Who leads the epoch that was promised, as far as is known here."""
         return self.promised % self.options.replica_count
+
+    @property
+    def leads(self) -> int:
+        """The epoch that this replica leads; -1 if it follows."""
+        return self.promised if self.leading else -1
+
+    @property
+    def entry_count(self) -> int:
+        return len(self.entries)
 
     @property
     def _majority(self) -> int:
@@ -242,7 +260,7 @@ class Replica(msgspec.Struct):
         elif self.standing:
             if now >= self.repeat_at:
                 self._ask(now, out)
-        elif now - self.seen_at > self.options.elect_us * (1 + self._turn()):
+        elif now - self.seen_at > self.options.elect_us * (1 + self._turn()) << self.tries:
             self.stand(now, out)
 
     def _turn(self) -> int:
@@ -259,15 +277,21 @@ class Replica(msgspec.Struct):
         if now < self.repeat_at:
             return
         self.repeat_at = now + self.options.beat_us
-        for to in self._others():
-            if self.kept[to] < self.base:
+        behind = [to for to in self._others() if self.kept[to] < self.base]
+        if behind and now >= self.lead_at:
+            self._wait_longer()
+            self.lead_at = now + (self.options.beat_us << self.tries)
+            for to in behind:
                 out.send(to, self._lead())
                 self.sent[to] = self.length
-            else:
-                entries = tuple(self.entries[self.kept[to] - self.base :])
-                message = Append(self.log, self.promised, self.kept[to], entries, self.commit)
-                out.send(to, message)
-                self.sent[to] = self.length
+        for to in self._others():
+            first = max(self.kept[to], self.base)
+            entries = () if to in behind else tuple(self.entries[first - self.base :])
+            out.send(to, Append(self.log, self.promised, first, entries, self.commit))
+            self.sent[to] = max(self.sent[to], first + len(entries))
+
+    def _wait_longer(self) -> None:
+        self.tries = min(self.tries + 1, _TRIES_MAX)
 
     def stand(self, now: Instant, out: Outbox) -> None:
         """Ask to lead a new epoch."""
@@ -277,12 +301,13 @@ class Replica(msgspec.Struct):
             epoch += count
         self.leading, self.standing, self.votes = False, epoch, {}
         self.promised, self.seen_at = epoch, now
+        self._wait_longer()
         out.keep(Promised(self.log, epoch))
         self._vote(self.me, self._promise(epoch), now, out)
         self._ask(now, out)
 
     def _ask(self, now: Instant, out: Outbox) -> None:
-        self.repeat_at = now + self.options.beat_us
+        self.repeat_at = now + (self.options.beat_us << self.tries)
         if self.standing:
             for to in self._others():
                 if str(to) not in self.votes:
@@ -308,7 +333,7 @@ class Replica(msgspec.Struct):
         self._adopt(self.standing, best.base, best.state, best.entries, commit, out)
         self._take_the_lead()
         self._count()
-        self.repeat_at = now
+        self.repeat_at = self.lead_at = now
         self._beat(now, out)
 
     # --- messages -----------------------------------------------------------------------------
@@ -328,6 +353,7 @@ class Replica(msgspec.Struct):
             case Kept():
                 if self.leading and message.epoch == self.promised:
                     self.kept[source] = max(self.kept[source], message.length)
+                    self.tries = 0
                     self.sent[source] = max(self.sent[source], message.length)
                     self._count()
             case Higher():
@@ -379,9 +405,10 @@ class Replica(msgspec.Struct):
         if message.epoch < self.promised:
             out.send(source, Higher(self.log, self.promised))
             return
+        self.seen_at = now
         if message.epoch != self.promised or message.epoch != self.accepted:
             return  # the leader will repeat the beginning of its epoch
-        self.seen_at = now
+        self.tries = 0
         new = message.entries[self.length - message.first :] if message.first <= self.length else ()
         if new:
             self.entries += new

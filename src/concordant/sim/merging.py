@@ -3,16 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from concordant.machine.contract import Machine
 from concordant.machine.detector import Detector, DetectorOptions
 from concordant.machine.view import View
 from concordant.model.subscription import Subscription
 from concordant.model.topic import Schemas
+from concordant.order.client import ClientOptions
 from concordant.order.merging.client import MergedClient
 from concordant.order.merging.host import MergerHost
-from concordant.order.merging.options import MergingOptions
+from concordant.order.merging.options import HOSTS, MergingOptions
+from concordant.order.replication import ReplicationOptions
+from concordant.sim.scenario import Scenario
 from concordant.sim.world import World
+
+if TYPE_CHECKING:
+    from concordant.sim.protocols import Layout
+
+
+def servers(scenario: Scenario) -> tuple[str, ...]:
+    """The nodes of the hosts."""
+    del scenario
+    return HOSTS
+
+
+def build(
+    world: World,
+    scenario: Scenario,
+    layout: Layout,
+    *,
+    subscriptions: Sequence[Subscription],
+    schemas: Schemas,
+    options: ClientOptions,
+    detector: DetectorOptions,
+) -> None:
+    """Hosts and clients of a scenario: with subscriptions everybody has all of them, without any
+    the topics of the layout are delivered event by event."""
+    shape = scenario.topology
+    merging = MergingOptions(
+        replication=ReplicationOptions(
+            beat_us=options.ask_us, elect_us=max(4 * options.ask_us, detector.suspect_us)
+        ),
+        tick_us=options.ask_us // 2,
+        repeat_us=options.repeat_us,
+        idle_us=options.mark_us_max // 2,
+        lease_us=20 * options.mark_us_max,
+        outbox_count_max=options.outbox_count_max,
+    )
+    costs = {"service_us": shape.service_us, "sync_us": shape.sync_us}
+    add_hosts(world, HOSTS, options=merging, detector=detector, **costs)
+    add_clients(
+        world,
+        scenario.nodes,
+        HOSTS,
+        topics={} if subscriptions else layout.subscribes,
+        publishes=layout.publishes,
+        subscriptions=dict.fromkeys(layout.subscribes, subscriptions),
+        schemas=schemas,
+        options=merging,
+        **costs,
+    )
 
 
 def add_hosts(

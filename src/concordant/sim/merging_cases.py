@@ -15,6 +15,7 @@ import msgspec
 from concordant.errors import ConcordantError, UsageError
 from concordant.language import checked, parse
 from concordant.machine.detector import DetectorOptions
+from concordant.machine.inputs import Request
 from concordant.machine.requests import Publish
 from concordant.model.kind import Kind
 from concordant.model.subscription import Subscription
@@ -26,7 +27,7 @@ from concordant.sim import faults
 from concordant.sim.merging import add_clients, add_hosts
 from concordant.sim.network import Latency, NetworkSpec
 from concordant.sim.recorder import Recorder
-from concordant.sim.scenario import Fault
+from concordant.sim.scenario import Fault, FaultKind
 from concordant.sim.world import Watch, World
 
 TOPICS = ("A", "B", "C", "D")
@@ -49,6 +50,9 @@ second with many crashes and many joiners."""
 
 _FILTERED = (0, 2, 7, 9)
 """Conjunctions of one merger with different filters."""
+
+_OF_SUBSCRIBERS: tuple[FaultKind, ...] = ("crash", "pause", "lost-writes")
+_OF_HOSTS: tuple[FaultKind, ...] = ("crash", "crash", "pause", "lost-writes", "failing-writes")
 
 _HEAL_US = 30_000_000
 
@@ -183,18 +187,19 @@ def _faults(case: Case, rng: Random) -> list[Fault]:
     def when() -> tuple[int, int]:
         return rng.randrange(length_ms * 3 // 4), rng.randint(1, length_ms // 2)
 
-    for kind in ("loss", "duplication", "reordering"):
+    kinds: tuple[FaultKind, ...] = ("loss", "duplication", "reordering")
+    for kind in kinds:
         if rng.random() < 0.4:
-            found.append(Fault(kind, *when(), share=rng.choice((0.05, 0.1, 0.3)), delay_ms=20))  # type: ignore[arg-type]
+            found.append(Fault(kind, *when(), share=rng.choice((0.05, 0.1, 0.3)), delay_ms=20))
     if case.mode != "static":
         for name in case.subscribes:
             if rng.random() < 0.3:
-                found.append(Fault(rng.choice(("crash", "pause", "lost-writes")), *when(), name))
+                found.append(Fault(rng.choice(_OF_SUBSCRIBERS), *when(), name))
     if case.mode in ("crashing", "storm"):
         crashes = rng.randint(1, 3) if case.mode == "crashing" else rng.randint(4, 12)
         for _ in range(crashes):
             at_ms, for_ms = when()
-            kind = rng.choice(("crash", "crash", "pause", "lost-writes", "failing-writes"))
+            kind = rng.choice(_OF_HOSTS)
             found.append(Fault(kind, at_ms, min(for_ms, 100), rng.choice(case.hosts)))
         if rng.random() < 0.3:
             side = tuple(rng.sample(everybody, rng.randint(1, len(everybody) - 1)))
@@ -243,11 +248,11 @@ def play(case: Case, *, watch: Watch | None = None) -> Played:
         world.start()
         faults.schedule(world, case.faults)
         for at_us, who, topic, kind in case.events:
-            world.call(at_us, partial(world.command, who, Publish(topic, {"kind": kind})))
+            world.call(at_us, partial(_ask, world, who, Publish(topic, {"kind": kind})))
         for one in case.joins:
-            request = Drop(f"q{one.conjunction}") if one.leaves else None
-            request = request or Correlate(subscription(one.conjunction))
-            world.call(one.at_us, partial(world.command, one.client, request))
+            name = f"q{one.conjunction}"
+            request = Drop(name) if one.leaves else Correlate(subscription(one.conjunction))
+            world.call(one.at_us, partial(_ask, world, one.client, request))
         world.run(case.duration_us)
         faults.heal(world)
         rested = _rest(world, case)
@@ -256,6 +261,10 @@ def play(case: Case, *, watch: Watch | None = None) -> Played:
     except ConcordantError as error:
         broken = str(error)
     return Played(case, world, recorder, rested, broken)
+
+
+def _ask(world: World, address: str, request: Request) -> None:
+    world.command(address, request)
 
 
 def _rest(world: World, case: Case) -> bool:

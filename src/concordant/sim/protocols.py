@@ -20,14 +20,15 @@ from concordant.machine.contract import Machine
 from concordant.machine.detector import Detector, DetectorOptions
 from concordant.machine.view import View
 from concordant.model.kind import Kind
-from concordant.model.topic import Topic, schemas
+from concordant.model.subscription import Subscription
+from concordant.model.topic import Schemas, Topic, schemas
 from concordant.order.broadcast.sequencer import SequencedClient, Sequencer
 from concordant.order.client import ClientOptions
 from concordant.order.clock import ClockClient
 from concordant.order.fifo import FifoClient
 from concordant.order.none import NoneClient
 from concordant.order.sequencing.messages import SequencingOptions
-from concordant.sim import sequencing
+from concordant.sim import broadcast, merging, sequencing
 from concordant.sim.popularity import chosen
 from concordant.sim.scenario import Scenario
 from concordant.sim.world import World
@@ -144,6 +145,25 @@ def _sequencing(world: World, scenario: Scenario, layout: Layout, *, edge_on: in
     sequencing.build(world, scenario, layout, options=options, clients=_clients)
 
 
+def _merging(world: World, scenario: Scenario, layout: Layout) -> None:
+    detector = DetectorOptions(**_known(scenario, DetectorOptions))
+    options = options_of(scenario)
+    subscriptions, known = _subscriptions(scenario) if scenario.subscription else ([], {})
+    merging.build(
+        world,
+        scenario,
+        layout,
+        subscriptions=subscriptions,
+        schemas=known,
+        options=options,
+        detector=detector,
+    )
+
+
+def _broadcast(world: World, scenario: Scenario, layout: Layout) -> None:
+    broadcast.build(world, scenario, layout, options=options_of(scenario), clients=_clients)
+
+
 def detector_of(node: str) -> str:
     """The address of a node's failure detector."""
     return f"{node}/detector"
@@ -158,6 +178,8 @@ PROTOCOLS: Mapping[str, Protocol] = {
     "sequencing-strict": Protocol(
         "total strict", partial(_sequencing, edge_on=1), sequencing.servers
     ),
+    "merging": Protocol("agreed", _merging, merging.servers),
+    **dict.fromkeys(broadcast.KINDS, Protocol("total strict", _broadcast, broadcast.servers)),
 }
 
 
@@ -195,10 +217,15 @@ def _correlation(scenario: Scenario) -> Callable[[Machine], Machine]:
     """What turns a client into one that delivers relations."""
     if not scenario.subscription:
         return lambda client: client
-    topics = schemas(Topic(name, {"kind": Kind.INT}) for name in scenario.topics)
-    good, derived = checked(parse(scenario.subscription), topics)
-    known = {**topics, **derived}
+    good, known = _subscriptions(scenario)
     time_ordered = scenario.protocol == "clock"
     return lambda client: Correlated(
         client, subscriptions=good, schemas=known, time_ordered=time_ordered
     )
+
+
+def _subscriptions(scenario: Scenario) -> tuple[list[Subscription], Schemas]:
+    """The subscriptions of a scenario's text, and all topics that they may read."""
+    topics = schemas(Topic(name, {"kind": Kind.INT}) for name in scenario.topics)
+    good, derived = checked(parse(scenario.subscription), topics)
+    return list(good), {**topics, **derived}

@@ -235,6 +235,10 @@ class SequencedClient(Client):
         del topics  # everything comes by the broadcast, which `_begin` asks for
         return ()
 
+    def _target(self) -> str:
+        """Whom to send to."""
+        return self._sequencer
+
     # --- publisher ----------------------------------------------------------------------------
 
     @property
@@ -254,7 +258,7 @@ class SequencedClient(Client):
         sent = [Numbered(self._stream, n, event) for n, event in enumerate(events, state.sent + 1)]
         state.outbox.update({one.n: one.event for one in sent})
         state.sent += len(sent)
-        out.append(Send(self._sequencer, tuple(sent), cause))
+        out.append(Send(self._target(), tuple(sent), cause))
         self._repeat_later(now, cause, out)
 
     def _repeat_later(self, now: Instant, cause: int, out: list[Effect]) -> None:
@@ -269,16 +273,16 @@ class SequencedClient(Client):
             oldest = list(state.outbox.items())[: self._options.answer_count_max]
             if oldest:
                 sent = tuple(Numbered(self._stream, n, event) for n, event in oldest)
-                out.append(Send(self._sequencer, sent, cause))
+                out.append(Send(self._target(), sent, cause))
             self._repeat_later(now, cause, out)
         elif name == _ASK:
             state.asking = False
             if self._misses:
                 first, last = state.incoming.missing()
                 ask = Ask((self._sequencer, BROADCAST), first, last)
-                out.append(Send(self._sequencer, (ask,), cause))
+                out.append(Send(self._target(), (ask,), cause))
             if state.joining:
-                out.append(Send(self._sequencer, (Where(BROADCAST),), cause))
+                out.append(Send(self._target(), (Where(BROADCAST),), cause))
             self._ask_later(now, cause, out)
 
     # --- subscriber ---------------------------------------------------------------------------
@@ -288,7 +292,7 @@ class SequencedClient(Client):
         incoming, topics = state.incoming, state.topics
         ready: list[Delivered] = []
         for message in given.messages:
-            if type(message) not in _KNOWN:
+            if type(message) not in KNOWN:
                 raise foreign(message)
         for message in given.messages:
             if type(message) is Numbered:
@@ -366,7 +370,7 @@ class SequencedClient(Client):
         # Not before: a position between the answer and the dissemination would be unheard for long.
         del now, topics
         if self._state.joining:
-            out.append(Send(self._sequencer, (Where(BROADCAST),), cause))
+            out.append(Send(self._target(), (Where(BROADCAST),), cause))
 
     def _follow(self, n: int, cause: int, out: list[Effect]) -> list[Event]:
         """The sequencer is at position n: everything after it is taken; what is here already."""
@@ -411,4 +415,5 @@ class SequencedClient(Client):
         return len(state.outbox) + held + self._misses
 
 
-_KNOWN = frozenset({Numbered, Mark, Gone, Acknowledged, Here})
+KNOWN = frozenset({Numbered, Mark, Gone, Acknowledged, Here})
+"""What a client of a sequencer is sent."""

@@ -95,8 +95,7 @@ class MergedClient(Client):
         return MergedState(topics)
 
     def _channels(self, topics: tuple[str, ...]) -> tuple[str, ...]:
-        del topics  # nothing is disseminated
-        return ()
+        return ()  # nothing is disseminated
 
     def _replicas(self, merger: str) -> tuple[str, ...]:
         count = self._merging.replication.replica_count
@@ -128,11 +127,15 @@ class MergedClient(Client):
                     self._matcher(one)  # it raises if a topic or an attribute is unknown
         super()._check(tuple(one for one in requests if not isinstance(one, Correlate | Drop)))
 
-    def _check_room(self, count: int) -> None:
+    @property
+    def room(self) -> int:
         waiting = sum(len(one.waiting) for one in self._state.outlets.values())
-        if waiting + count > self._merging.outbox_count_max:
+        return self._merging.outbox_count_max - waiting
+
+    def _check_room(self, count: int) -> None:
+        if count > self.room:
             raise UsageError(
-                f"{self.name} has {waiting:,} events on their way, and no room for more",
+                f"{self.name} has no room for {count:,} more events on their way to the roots",
                 hint="publish more slowly, or raise outbox_count_max",
             )
 
@@ -210,11 +213,10 @@ class MergedClient(Client):
             case Elsewhere():
                 replicas = self._replicas(name_of((message.topic,)))
                 outlet = self._state.outlets.get(message.topic)
-                if outlet is not None and message.leader in replicas:
-                    place = replicas.index(message.leader)
-                    if place != outlet.replica:
-                        outlet.replica = place
-                        self._offer_again(now, message.topic, cause, out)
+                if outlet is None or message.leader not in replicas:
+                    return
+                if outlet.redirect(replicas.index(message.leader)):
+                    self._offer_again(now, message.topic, cause, out)
             case Ended():
                 self._ended(now, message, cause, out)
             case Queues():
@@ -319,9 +321,9 @@ class MergedClient(Client):
             out.append(Note(stream.wanted.text, "unsubscribe", topics, (), cause))
 
     def _ended(self, now: Instant, message: Ended, cause: int, out: list[Effect]) -> None:
-        state = self._state
-        if state.leaving.get(message.consumer, ("", 0))[1] == message.session:
-            del state.leaving[message.consumer]
+        leaving = self._state.leaving
+        if leaving.get(message.consumer, ("", 0))[1] == message.session:
+            del leaving[message.consumer]
         stream = self._stream_of(message.consumer, message.session)
         if stream is not None:  # the merger took this client for dead: begin again
             self._matchers.pop(stream.wanted.name, None)
@@ -373,7 +375,7 @@ class MergedClient(Client):
         state, options = self._state, self._merging
         for topic, outlet in state.outlets.items():
             if outlet.waiting and now - outlet.sent_at > options.repeat_us:
-                outlet.replica = (outlet.replica + 1) % options.replication.replica_count
+                outlet.next_replica(options.replication.replica_count)
                 self._offer_again(now, topic, cause, out)
         for stream in state.streams.values():
             self._push(now, stream, cause, out)
@@ -443,8 +445,8 @@ class MergedClient(Client):
     def _recall(self, now: Instant, record: Record) -> list[Delivery]:
         state = self._state
         if isinstance(record, Published):
-            state.seq = record.event.seq
-            state.clock.observe(record.event.time)
+            self._number(record.event.source, record.event.seq)
+            self._clock_of(self._timekeeper(record.event.source)).observe(record.event.time)
             state.outlets.setdefault(record.event.topic, Outlet()).add(record.event)
         elif isinstance(record, Through):
             state.outlets[record.topic].accepted(record.n)

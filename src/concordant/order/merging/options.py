@@ -41,3 +41,7 @@ class MergingOptions(msgspec.Struct, frozen=True):
     """A conjunction that is subscribed at run time begins so far ahead of what was delivered."""
     hinted: bool = True
     """Logical times follow the leaders' clocks, so that disjunctions wait less."""
+
+
+HOSTS = ("m1", "m2", "m3", "m4")
+"""What simulated hosts are called."""

@@ -24,6 +24,8 @@ class Outlet(msgspec.Struct):
     """Not accepted yet, by number."""
     replica: int = 0
     sent_at: Instant = 0
+    redirected: bool = False
+    """It was sent elsewhere since it repeated last: two that name each other are not believed."""
 
     def add(self, event: Event) -> int:
         self.last += 1
@@ -36,6 +38,17 @@ class Outlet(msgspec.Struct):
         for number in found:
             del self.waiting[number]
         return bool(found)
+
+    def redirect(self, replica: int) -> bool:
+        """Another replica is said to lead; True if that is news, and the first since repeating."""
+        if self.redirected or replica == self.replica:
+            return False
+        self.redirected, self.replica = True, replica
+        return True
+
+    def next_replica(self, count: int) -> None:
+        """The one that was asked does not answer."""
+        self.replica, self.redirected = (self.replica + 1) % count, False
 
     def again(self, stream: tuple[str, str], options: MergingOptions) -> tuple[Numbered, ...]:
         """The oldest that are not accepted."""

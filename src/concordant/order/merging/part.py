@@ -94,18 +94,14 @@ class Part(msgspec.Struct):
 
     def turned(self, now: Instant, options: MergingOptions) -> None:
         """Begin anew with what is at hand if this replica has become the leader, or stopped."""
-        if self.leads == self.led:
+        if self.replica.leads == self.led:
             return
-        self.led = self.leads
+        self.led = self.replica.leads
         self.publishers, self.puts, self.unaccepted = {}, [], {}
         self.logged, self.controls = {}, {}
         self.inputs = []
         self.heard_at = dict.fromkeys(self.core.sessions, now)
         self._revive(now, options)
-
-    @property
-    def leads(self) -> int:
-        return self.replica.promised if self.replica.leading else -1
 
     def _revive(self, now: Instant, options: MergingOptions) -> None:
         core = self.core
@@ -274,7 +270,10 @@ class Part(msgspec.Struct):
         """Is there something to be worked on, without any message?"""
         replica = self.replica
         return bool(
-            self.leads != self.led or self.applied < replica.commit or self.controls or self.puts
+            self.replica.leads != self.led
+            or self.applied < replica.commit
+            or self.controls
+            or self.puts
         )
 
     @property
