@@ -79,7 +79,7 @@ class Meter(Recorder):
 
     def watch(self, world: World, place: Place, given: Input, effects: Sequence[Effect]) -> None:
         del given
-        if not place.address.endswith("/sequencer"):
+        if not place.address.startswith("sequencer-"):
             return
         for effect in effects:
             if isinstance(effect, Send):

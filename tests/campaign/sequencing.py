@@ -66,9 +66,9 @@ def features_of(case: Case, played: Played) -> Iterator[str]:
     if case.changes and any(r.step in ("subscribe", "unsubscribe") and r.time_us for r in rows):
         yield FEATURES[2]
     crashed = {row.process for row in rows if row.step == "crash"}
-    if any("/" in one for one in crashed):
+    if any(one.startswith("sequencer") for one in crashed):
         yield FEATURES[3]
-    if any("/" not in one for one in crashed):
+    if any(one[0] in "ps" and not one.startswith("sequencer") for one in crashed):
         yield FEATURES[4]
     if counts["fault loss"]:
         yield FEATURES[5]

@@ -211,7 +211,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Signer, "_forward", forward)
 
 
-CRASHING = Case(("12", "12"), "121212", crashes=("1/sequencer", "2/sequencer"), latency_ms=10)
+CRASHING = Case(("12", "12"), "121212", crashes=("sequencer-1", "sequencer-2"), latency_ms=10)
 
 
 @bug(

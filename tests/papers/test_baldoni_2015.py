@@ -53,6 +53,6 @@ def test_a_publisher_that_dies_leaves_no_hole() -> None:
 
 
 def test_sequencers_that_die_and_come_back_lose_and_repeat_nothing() -> None:
-    case = Case(("12", "12", "23"), "123123", crashes=("1/sequencer", "2/sequencer"))
+    case = Case(("12", "12", "23"), "123123", crashes=("sequencer-1", "sequencer-2"))
     clean(case, SCHEDULE_COUNT)
     clean(strict(case), SCHEDULE_COUNT)

@@ -23,10 +23,11 @@ from concordant.model.kind import RESERVED, Kind
 from concordant.model.topic import Topic, schemas
 from concordant.net.roles import STRATEGIES, Setting, Strategy, part_of, rendezvous
 from concordant.order.client import ClientOptions
+from concordant.order.sequencing.messages import SequencingOptions
 
 Address = tuple[str, int]
 
-OPTIONS: tuple[type[msgspec.Struct], ...] = (ClientOptions, DetectorOptions)
+OPTIONS: tuple[type[msgspec.Struct], ...] = (SequencingOptions, DetectorOptions)
 """Whose fields may stand in [parameters]."""
 
 

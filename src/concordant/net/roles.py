@@ -48,6 +48,25 @@ from concordant.order.client import (
 from concordant.order.clock import ClockClient, Promised
 from concordant.order.fifo import FifoClient, Opened
 from concordant.order.none import NoneClient
+from concordant.order.sequencing.client import SequencingClient
+from concordant.order.sequencing.coordinator import Coordinator
+from concordant.order.sequencing.messages import (
+    Asked,
+    Born,
+    Condensed,
+    Confirmed,
+    GivenUp,
+    Handled,
+    Parcel,
+    Passed,
+    Proposed,
+    Receipt,
+    Report,
+    SequencingOptions,
+    Signed,
+    Survey,
+)
+from concordant.order.sequencing.sequencer import TopicSequencer
 from concordant.order.streams import Ask, Gone, Here, Mark, Numbered, Where
 
 LEVELS = ("none", "fifo", "causal", "agreed", "total", "total strict")
@@ -197,6 +216,54 @@ def _sequenced(setting: Setting, address: str) -> Publisher:
     )
 
 
+def _sequencing(name: str, level: str, edge_on: int) -> Strategy:
+    """One sequencer for each topic that the cluster file declares, ranked in its order."""
+
+    def options(setting: Setting) -> SequencingOptions:
+        found: SequencingOptions = setting.options(SequencingOptions)
+        return msgspec.structs.replace(found, edge_on=edge_on)
+
+    def addresses(setting: Setting) -> dict[str, str]:
+        placed = setting.placed
+        return {topic: placed.get(f"{name}/{topic}", topic) for topic in setting.topics}
+
+    def client(setting: Setting, address: str) -> Publisher:
+        return SequencingClient(
+            address, sequencers=addresses(setting), publishes=None, options=options(setting)
+        )
+
+    def sequencer(topic: str) -> Make:
+        return lambda setting, address: TopicSequencer(
+            topic,
+            sequencers=addresses(setting),
+            coordinator=setting.placed.get(f"{name}/{_RANKING}", _RANKING),
+            options=options(setting),
+        )
+
+    def coordinator(setting: Setting, address: str) -> Machine:
+        del address
+        return Coordinator(addresses(setting), options=options(setting))
+
+    return Strategy(
+        level,
+        name,
+        subscriber=client,
+        publisher=client,
+        parts=lambda setting: (
+            *(Part(topic, sequencer(topic)) for topic in setting.topics),
+            *((Part(_RANKING, coordinator),) if setting.topics else ()),
+        ),
+        messages=(Parcel, Receipt, Signed, Mark, Ask, Gone, Survey, Report),
+        records=(
+            *(Published, Delivered, Joined, Left, Installed),
+            *(Born, Asked, Confirmed, Passed, Handled, Condensed, Proposed, GivenUp),
+        ),
+    )
+
+
+_RANKING = "ranking*"
+"""The part that changes the ranking; no topic is called so."""
+
 _ENTRIES = (
     Strategy(
         "none",
@@ -234,6 +301,8 @@ _ENTRIES = (
         records=(*_CLIENT_RECORDS, Opened, Promised),
         time_ordered=True,
     ),
+    _sequencing("sequencing", "total", 2),
+    _sequencing("sequencing-strict", "total strict", 1),
 )
 
 STRATEGIES: Mapping[str, Strategy] = {entry.name: entry for entry in _ENTRIES}

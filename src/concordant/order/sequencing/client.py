@@ -43,8 +43,8 @@ from concordant.order.sequencing.messages import (
     Enter,
     Entered,
     Leave,
-    Notified,
     Parcel,
+    Passed,
     Receipt,
     SequencingOptions,
     Signed,
@@ -130,7 +130,7 @@ class SequencingClient(Client):
     def _check(self, requests: tuple[Request, ...]) -> None:
         for request in requests:
             topics: tuple[str, ...] = ()
-            if isinstance(request, Publish):
+            if isinstance(request, Publish) and self._publishes is not None:
                 topics = (request.topic,)
             elif isinstance(request, Subscribe):
                 topics = request.topics
@@ -138,24 +138,31 @@ class SequencingClient(Client):
                 if topic not in self._sequencers:
                     raise UsageError(
                         f"the topic {topic!r} has no sequencer that could order it with others",
-                        hint=f"the topics are {_some(self._sequencers)}",
+                        hint=f"the topics that have one: {_some(self._sequencers) or 'none'}",
                     )
         super()._check(requests)
 
     # --- publisher ----------------------------------------------------------------------------
 
+    @property
+    def room(self) -> int:
+        return self._options.outbox_count_max - self._state.pipeline.count
+
     def _check_room(self, count: int) -> None:
-        under_way = self._state.pipeline.count
-        if under_way + count > self._options.outbox_count_max:
+        if count > self.room:
             raise UsageError(
-                f"{self.name} has {under_way:,} events on their way to be signed, and no room "
-                "for more",
+                f"{self.name} has {self._state.pipeline.count:,} events on their way to be signed, "
+                "and no room for more",
                 hint="publish more slowly, or raise outbox_count_max",
             )
 
     def _spread(self, now: Instant, events: list[Event], cause: int, out: list[Effect]) -> None:
-        self._state.pipeline.add(events)
+        self._add(events)
         self._send_events(now, cause, out)
+
+    def _add(self, events: list[Event]) -> None:
+        # Who publishes to every topic also has some that nobody orders: they end here.
+        self._state.pipeline.add([one for one in events if one.topic in self._sequencers])
 
     def _send_events(self, now: Instant, cause: int, out: list[Effect]) -> None:
         by_topic: dict[str, list[Content]] = {}
@@ -250,7 +257,7 @@ class SequencingClient(Client):
         if self._options.tag:  # what was passed over follows from the timestamps
             self._deliver(
                 [
-                    Notified(
+                    Passed(
                         one.signed.n,
                         one.signed.event,
                         one.in_order,
@@ -433,13 +440,13 @@ class SequencingClient(Client):
         if isinstance(record, Born):
             state.life = record.life
         elif isinstance(record, Published):
-            state.pipeline.add([record.event])
+            self._add([record.event])
         elif isinstance(record, Confirmed):
             state.pipeline.forget(record.topic, record.n)
         elif isinstance(record, Asked):
             state.registered = dict.fromkeys(record.topics, True)
         elif isinstance(record, Delivered):
-            timestamp = record.timestamp if isinstance(record, Notified) else {}
+            timestamp = record.timestamp if isinstance(record, Passed) else {}
             signed = Signed(record.n, record.event, timestamp)
             merge.delivered(signed, in_order=record.in_order)
         elif isinstance(record, Joined):

@@ -24,9 +24,9 @@ from concordant.order.sequencing.channel import Channels
 from concordant.order.sequencing.forest import mean_hops
 from concordant.order.sequencing.messages import (
     Abort,
-    Aborted,
     Commit,
     Content,
+    GivenUp,
     Handled,
     Parcel,
     Prepare,
@@ -198,7 +198,7 @@ class Coordinator:
             if state.channels.waiting_count:
                 self._repeat_later(now, cause, out)
         elif name == _GIVE_UP and state.proposed:
-            out.append(Persist((Aborted(state.epoch),), cause))
+            out.append(Persist((GivenUp(state.epoch),), cause))
             self._send(now, self._give_up(), cause, out)
         elif name == _SURVEY:
             self._consider(now, cause, out)
@@ -236,7 +236,7 @@ class Coordinator:
             contents: list[Content] = []
             if isinstance(record, Proposed):
                 contents = self._proposal(record)
-            elif isinstance(record, Aborted):
+            elif isinstance(record, GivenUp):
                 contents = self._give_up()
             elif isinstance(record, Handled):
                 state.channels.replay(record.source, record.life, record.n)

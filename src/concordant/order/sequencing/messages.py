@@ -272,13 +272,13 @@ class Proposed(msgspec.Struct, frozen=True, tag=True, gc=False):
     order: tuple[str, ...]
 
 
-class Aborted(msgspec.Struct, frozen=True, tag=True, gc=False):
+class GivenUp(msgspec.Struct, frozen=True, tag=True, gc=False):
     """At the coordinator: nothing came of it."""
 
     epoch: int
 
 
-class Saved(msgspec.Struct, frozen=True, tag=True, gc=False):
+class Condensed(msgspec.Struct, frozen=True, tag=True, gc=False):
     """At a sequencer: its whole state, in place of the inputs before."""
 
     state: bytes
@@ -303,7 +303,7 @@ class Confirmed(msgspec.Struct, frozen=True, tag=True, gc=False):
     n: int
 
 
-class Notified(Delivered, frozen=True, tag=True, gc=False):
+class Passed(Delivered, frozen=True, tag=True, gc=False):
     """At a client: an event is, or is about to be, delivered; with its timestamp."""
 
     timestamp: Timestamp = msgspec.field(default_factory=dict)
@@ -320,8 +320,8 @@ class Rerank(msgspec.Struct, frozen=True, gc=False):
 
 def sequencer_of(topic: str) -> str:
     """The address of a topic's sequencer."""
-    return f"{topic}/sequencer"
+    return f"sequencer-{topic}"
 
 
-COORDINATOR = "ranking/coordinator"
+COORDINATOR = "coordinator"
 """The address of the machine that changes the ranking."""

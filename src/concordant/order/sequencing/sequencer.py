@@ -20,11 +20,11 @@ from concordant.machine.instant import Duration, Instant
 from concordant.order.sequencing.channel import Channels
 from concordant.order.sequencing.messages import (
     COORDINATOR,
+    Condensed,
     Content,
     Handled,
     Parcel,
     Receipt,
-    Saved,
     SequencingOptions,
     Signed,
     Survey,
@@ -154,7 +154,7 @@ class TopicSequencer:
             if state.logged_count >= self._options.log_count_max:
                 state.logged_count = 0
                 out.append(Persist(tuple(step.records), cause))
-                out.append(Persist((Saved(self.snapshot()),), cause, replaces=True))
+                out.append(Persist((Condensed(self.snapshot()),), cause, replaces=True))
                 step.records = []
 
     def _apply(self, source: str, content: Content, step: _Step) -> bool:
@@ -242,7 +242,7 @@ class TopicSequencer:
                 self._repeat_later(now, given.cause, out)
             return
         for record in given.records:
-            if isinstance(record, Saved):
+            if isinstance(record, Condensed):
                 self.restore(record.state)
             elif isinstance(record, Handled):
                 self._state.channels.replay(record.source, record.life, record.n)

@@ -15,6 +15,7 @@ from concordant.order.sequencing.coordinator import Coordinator
 from concordant.order.sequencing.messages import (
     Abort,
     Commit,
+    Condensed,
     Create,
     Created,
     Fill,
@@ -25,7 +26,6 @@ from concordant.order.sequencing.messages import (
     Prepared,
     Receipt,
     Rerank,
-    Saved,
     SequencingOptions,
     Signed,
 )
@@ -33,7 +33,7 @@ from concordant.order.sequencing.sequencer import TopicSequencer
 from concordant.order.streams import Ask, Gone, Mark
 from concordant.wire.messages import Codec
 
-SEQUENCERS = {"a": "a/sequencer", "b": "b/sequencer"}
+SEQUENCERS = {"a": "sequencer-a", "b": "sequencer-b"}
 BOTH = {"s": ("a", "b"), "t": ("a", "b")}
 
 
@@ -86,7 +86,7 @@ def test_the_lowest_sequencer_disseminates_at_once_and_tells_the_publisher() -> 
 def test_a_higher_one_asks_the_lower_one_to_sign() -> None:
     effects = sequencer("b").handle(1, Received("p", (create(1, "b"),)))
     assert disseminated(effects) == []
-    assert contents(effects, "a/sequencer") == [Fill(0, "b", 1, {"b": 1}, ("a",))]
+    assert contents(effects, "sequencer-a") == [Fill(0, "b", 1, {"b": 1}, ("a",))]
 
 
 def test_what_is_sent_again_is_not_numbered_again() -> None:
@@ -104,7 +104,7 @@ def test_a_crash_changes_nothing_that_was_said() -> None:
     log = records(machine.handle(1, Received("p", (create(1, "b"), create(2, "b")))))
     reborn = TopicSequencer("b", sequencers=SEQUENCERS, subscriptions=BOTH)
     reborn.handle(5, Started(tuple(log)))
-    repeated = contents(reborn.handle(10_000_000, TimerFired(("repeat",))), "a/sequencer")
+    repeated = contents(reborn.handle(10_000_000, TimerFired(("repeat",))), "sequencer-a")
     assert repeated == [
         Link(0, ("a",)),
         Fill(0, "b", 1, {"b": 1}, ("a",)),
@@ -116,7 +116,7 @@ def test_after_so_many_records_the_state_is_written_instead() -> None:
     machine = sequencer("a", log_count_max=2)
     effects = machine.handle(1, Received("p", (create(1), create(2), create(3))))
     kept = records(effects)
-    assert [type(record) for record in kept] == [Saved, Handled]
+    assert [type(record) for record in kept] == [Condensed, Handled]
     reborn = sequencer("a", log_count_max=2)
     reborn.handle(2, Started(tuple(kept)))
     effects = reborn.handle(3, Received("p", (create(4),)))
@@ -126,7 +126,7 @@ def test_after_so_many_records_the_state_is_written_instead() -> None:
 def test_what_is_no_longer_kept_is_gone() -> None:
     machine = sequencer("a", kept_count_max=2)
     machine.handle(1, Received("p", tuple(create(n) for n in range(1, 8))))
-    stream = ("a/sequencer", "a")
+    stream = ("sequencer-a", "a")
     answer = sent(machine.handle(2, Received("s", (Ask(stream, 1, 9),))), "s")
     assert answer[0] == Gone(stream, 5)
     assert [one.n for one in answer[1:] if isinstance(one, Signed)] == [5, 6, 7]
@@ -141,12 +141,12 @@ def test_answers_are_bounded() -> None:
 
 def test_while_the_ranking_changes_requests_wait_up_to_a_bound() -> None:
     machine = sequencer("a", queue_count_max=2)
-    machine.handle(1, Received("ranking/coordinator", (Parcel(0, 1, Prepare(1)),)))
+    machine.handle(1, Received("coordinator", (Parcel(0, 1, Prepare(1)),)))
     for n in (1, 2, 3):
         machine.handle(2, Received("p", (create(n),)))
     receipt = sent(machine.handle(9_000, TimerFired(("acknowledge",))), "p")
     assert receipt == [Receipt(1, 2)]  # the third was not taken: its client repeats it
-    effects = machine.handle(10, Received("ranking/coordinator", (Parcel(0, 2, Abort(1)),)))
+    effects = machine.handle(10, Received("coordinator", (Parcel(0, 2, Abort(1)),)))
     assert [one.n for one in disseminated(effects) if isinstance(one, Signed)] == [1, 2]
 
 
@@ -155,7 +155,7 @@ def test_a_lost_tail_is_told_by_marks() -> None:
     effects = machine.handle(1, Received("p", (create(1),)))
     assert any(isinstance(one, SetTimer) and one.name == "mark" for one in effects)
     mark = disseminated(machine.handle(50_000, TimerFired(("mark",))))
-    assert mark == [Mark(("a/sequencer", "a"), 1)]
+    assert mark == [Mark(("sequencer-a", "a"), 1)]
 
 
 @pytest.mark.parametrize(
@@ -192,10 +192,10 @@ def client(**options: int) -> SequencingClient:
 def test_with_one_order_over_whole_histories_a_publisher_waits_before_another_topic() -> None:
     machine = client(edge_on=1)
     effects = machine.handle(1, Command((Publish("a"), Publish("b"))))
-    assert len(contents(effects, "a/sequencer")) == 1
-    assert contents(effects, "b/sequencer") == []
-    effects = machine.handle(2, Received("a/sequencer", (Parcel(1, 1, Created("a", 1)),)))
-    assert len(contents(effects, "b/sequencer")) == 1
+    assert len(contents(effects, "sequencer-a")) == 1
+    assert contents(effects, "sequencer-b") == []
+    effects = machine.handle(2, Received("sequencer-a", (Parcel(1, 1, Created("a", 1)),)))
+    assert len(contents(effects, "sequencer-b")) == 1
 
 
 def test_publishing_is_refused_when_too_much_is_under_way() -> None:
@@ -207,11 +207,19 @@ def test_publishing_is_refused_when_too_much_is_under_way() -> None:
 
 @pytest.mark.parametrize("request_", [Publish("c"), Subscribe(("c",))])
 def test_a_topic_without_a_sequencer_is_refused(request_: Publish | Subscribe) -> None:
-    machine = SequencingClient("s", sequencers=SEQUENCERS, publishes=None)
+    machine = SequencingClient("s", sequencers=SEQUENCERS, publishes=("a", "c"))
     machine.handle(0, Started())
     with pytest.raises(UsageError, match="no sequencer") as refused:
         machine.handle(1, Command((request_,)))
     assert "a, b" in refused.value.hint
+
+
+def test_who_publishes_to_every_topic_orders_those_that_have_a_sequencer() -> None:
+    machine = SequencingClient("s", sequencers=SEQUENCERS, publishes=None)
+    machine.handle(0, Started())
+    effects = machine.handle(1, Command((Publish("c"), Publish("a"))))
+    assert [effect.to for effect in effects if isinstance(effect, Send)] == ["sequencer-a"]
+    assert machine.held_count == 2  # the event of a, and the parcel that it travels in
 
 
 def test_events_that_a_life_published_are_handed_over_again_by_the_next() -> None:
@@ -219,8 +227,8 @@ def test_events_that_a_life_published_are_handed_over_again_by_the_next() -> Non
     log = records(machine.handle(1, Command((Publish("a"), Publish("b")))))
     reborn = SequencingClient("s", sequencers=SEQUENCERS, publishes=("a", "b"))
     effects = reborn.handle(2, Started((*log,)))
-    assert [type(one) for one in contents(effects, "a/sequencer")] == [Create]
-    parcels = [one for one in sent(effects, "a/sequencer") if isinstance(one, Parcel)]
+    assert [type(one) for one in contents(effects, "sequencer-a")] == [Create]
+    parcels = [one for one in sent(effects, "sequencer-a") if isinstance(one, Parcel)]
     assert parcels[0].life == 1  # the life of the first was not on this disk
 
 
@@ -229,7 +237,7 @@ def test_a_client_that_waits_for_nothing_tags_at_once() -> None:
     late, early = (Signed(n, Event("a", "p", n, n), {"a": n}) for n in (1, 2))
     found = []
     for one in (early, late):
-        effects = machine.handle(1, Received("a/sequencer", (one,)))
+        effects = machine.handle(1, Received("sequencer-a", (one,)))
         found += [d for e in effects if isinstance(e, Deliver) for d in e.deliveries]
     assert [(d.events[0].seq, d.in_order) for d in found] == [(2, True), (1, False)]
 
@@ -237,7 +245,7 @@ def test_a_client_that_waits_for_nothing_tags_at_once() -> None:
 def test_the_time_to_live_ends_the_wait() -> None:
     machine = client(tag=True, time_to_live_us=1_000)
     early = Signed(2, Event("a", "p", 2, 2), {"a": 2})
-    effects = machine.handle(10, Received("a/sequencer", (early,)))
+    effects = machine.handle(10, Received("sequencer-a", (early,)))
     assert SetTimer("expire", 1_010) in effects
     effects = machine.handle(1_010, TimerFired(("expire",)))
     assert any(isinstance(effect, Deliver) for effect in effects)
@@ -250,11 +258,11 @@ def test_a_ranking_is_in_force_when_all_have_finished() -> None:
     machine = Coordinator(SEQUENCERS)
     machine.handle(0, Started())
     effects = machine.handle(1, Command((Rerank(("b", "a")),)))
-    assert contents(effects, "a/sequencer") == [Prepare(1)]
+    assert contents(effects, "sequencer-a") == [Prepare(1)]
     for number, topic in enumerate("ab"):
         answer = Parcel(0, 1, Prepared(1, topic, 5 + number))
         effects = machine.handle(2, Received(SEQUENCERS[topic], (answer,)))
-    assert contents(effects, "b/sequencer") == [Commit(1, ("b", "a"), {"a": 5, "b": 6})]
+    assert contents(effects, "sequencer-b") == [Commit(1, ("b", "a"), {"a": 5, "b": 6})]
     assert machine.order == ("b", "a")
 
 
@@ -265,9 +273,9 @@ def test_a_sequencer_that_does_not_answer_ends_the_attempt() -> None:
     with pytest.raises(UsageError, match="under way"):
         machine.handle(2, Command((Rerank(("b", "a")),)))
     effects = machine.handle(6_000_000, TimerFired(("give up",)))
-    assert contents(effects, "a/sequencer") == [Abort(1)]
+    assert contents(effects, "sequencer-a") == [Abort(1)]
     late = Parcel(0, 1, Prepared(1, "a", 5))
-    assert contents(machine.handle(7, Received("a/sequencer", (late,))), "a/sequencer") == []
+    assert contents(machine.handle(7, Received("sequencer-a", (late,))), "sequencer-a") == []
     assert machine.order == ("a", "b")
 
 
@@ -282,7 +290,7 @@ def test_a_coordinator_that_comes_back_says_what_it_decided() -> None:
     reborn.handle(3, Started(tuple(log)))
     assert reborn.order == ("b", "a")
     repeated = reborn.handle(10_000_000, TimerFired(("repeat",)))
-    assert contents(repeated, "a/sequencer") == [
+    assert contents(repeated, "sequencer-a") == [
         Prepare(1),
         Commit(1, ("b", "a"), {"a": 5, "b": 5}),
     ]
