@@ -45,27 +45,26 @@ class EventColumns(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def events(self) -> list[Event]:
         """The events of columns that were checked."""
-        topics = [self.topics[code] for code in self.topic]
-        sources = [self.sources[code] for code in self.source]
-        ids = self.ids or [""] * len(topics)
-        rows = zip(*self.attributes.values(), strict=True) if self.attributes else [()] * len(ids)
-        names = list(self.attributes)
-        whole = all(None not in column for column in self.attributes.values())
-        return [
-            Event(
-                topic,
-                source,
-                seq,
-                time,
-                dict(zip(names, row, strict=True))
-                if whole
-                else {name: v for name, v in zip(names, row, strict=True) if v is not None},
-                id,
-            )
-            for topic, source, seq, time, row, id in zip(
-                topics, sources, self.seq, self.time, rows, ids, strict=True
-            )
-        ]
+        count = len(self.seq)
+        topics, sources = _texts(self.topics, self.topic), _texts(self.sources, self.source)
+        ids = self.ids or [f"{source}:{seq}" for source, seq in zip(sources, self.seq, strict=True)]
+        names, columns = tuple(self.attributes), self.attributes.values()
+        attributes: list[dict[str, Value]]
+        if not names:
+            attributes = [{} for _ in range(count)]
+        elif any(None in column for column in columns):
+            attributes = [
+                {name: value for name, value in zip(names, row, strict=True) if value is not None}
+                for row in zip(*columns, strict=True)
+            ]
+        else:
+            attributes = [dict(zip(names, row)) for row in zip(*columns)]  # noqa: B905 - checked
+        return list(map(Event, topics, sources, self.seq, self.time, attributes, ids))
+
+
+def _texts(texts: list[str], codes: list[int]) -> list[str]:
+    """The text of every code; most columns have one text."""
+    return texts * len(codes) if len(texts) == 1 else [texts[code] for code in codes]
 
 
 def columns_of(events: Sequence[Event]) -> EventColumns | None:
@@ -75,20 +74,30 @@ def columns_of(events: Sequence[Event]) -> EventColumns | None:
     >>> (found.topics, found.topic, found.sources, found.attributes)
     (['A', 'B'], [0, 1], ['s'], {'x': [1, 2]})
     """
-    names = dict.fromkeys(name for event in events for name in event.attributes)
-    values = sum(len(event.attributes) for event in events)
-    if len(names) * len(events) > _EMPTY_SHARE_MAX * max(values, 1):
-        return None
-    topics: dict[str, int] = {}
-    sources: dict[str, int] = {}
-    plain = all(event.id == f"{event.source}:{event.seq}" for event in events)
+    given = [event.attributes for event in events]
+    first = given[0].keys()
+    attributes: dict[str, list[Value]]
+    if all(one.keys() == first for one in given):
+        attributes = {name: [one[name] for one in given] for name in first}
+    else:
+        names = dict.fromkeys(name for one in given for name in one)
+        if len(names) * len(events) > _EMPTY_SHARE_MAX * max(sum(map(len, given)), 1):
+            return None
+        attributes = {name: [one.get(name) for one in given] for name in names}
+    topics, topic = _codes([event.topic for event in events])
+    sources, source = _codes([event.source for event in events])
+    seq = [event.seq for event in events]
+    ids = [event.id for event in events]
+    plain = ids == [f"{event.source}:{n}" for event, n in zip(events, seq, strict=True)]
+    time = [event.time for event in events]
     return EventColumns(
-        topic=[topics.setdefault(event.topic, len(topics)) for event in events],
-        topics=list(topics),
-        source=[sources.setdefault(event.source, len(sources)) for event in events],
-        sources=list(sources),
-        seq=[event.seq for event in events],
-        time=[event.time for event in events],
-        attributes={name: [event.attributes.get(name) for event in events] for name in names},
-        ids=None if plain else [event.id for event in events],
+        topics, topic, sources, source, seq, time, attributes, None if plain else ids
     )
+
+
+def _codes(texts: list[str]) -> tuple[list[str], list[int]]:
+    """Each text once, and which of them each is."""
+    codes = {text: code for code, text in enumerate(dict.fromkeys(texts))}
+    if len(codes) == 1:
+        return texts[:1], [0] * len(texts)
+    return list(codes), [codes[text] for text in texts]
