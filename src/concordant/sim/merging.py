@@ -45,7 +45,7 @@ def build(
         replication=ReplicationOptions(
             beat_us=options.ask_us, elect_us=max(4 * options.ask_us, detector.suspect_us)
         ),
-        tick_us=options.ask_us // 2,
+        tick_us=options.repeat_us // 2,
         repeat_us=options.repeat_us,
         idle_us=options.mark_us_max // 2,
         lease_us=20 * options.mark_us_max,

@@ -161,12 +161,12 @@ class ReplicatedSequencer:
     def handle(self, now: Instant, given: Input) -> list[Effect]:
         timers: list[Effect] = []
         spread: tuple[Message, ...] = ()
-        dirty = False
+        cause = given.cause
         if isinstance(given, Received):
             self._check(given.messages)
             for message in given.messages:
                 self._receive(now, given.source, message)
-            dirty = True
+            self._work_soon(now, cause, timers)
         elif isinstance(given, TimerFired):
             for name in given.names:
                 if name == _WORK:
@@ -174,18 +174,20 @@ class ReplicatedSequencer:
                     spread += self._work(now)
                 elif name == _TICK:
                     spread += self._tick(now)
-                    dirty = True
-                    wait_us = self._replication.beat_us // 2
-                    timers.append(SetTimer(_TICK, now + wait_us, given.cause))
+                    self._work_soon(now, cause, timers)
+                    timers.append(SetTimer(_TICK, now + self._replication.beat_us // 2, cause))
         elif isinstance(given, Command):
             raise UsageError("a sequencer takes no requests", hint="send them to a client")
         elif isinstance(given, Started):
             self._start(now, given.records)
-            timers.append(SetTimer(_TICK, now + self._replication.beat_us // 2, given.cause))
-        if dirty and not self._state.working:
+            timers.append(SetTimer(_TICK, now + self._replication.beat_us // 2, cause))
+        return [*self._gathered(cause, spread), *timers]
+
+    def _work_soon(self, now: Instant, cause: int, timers: list[Effect]) -> None:
+        """What comes meanwhile is worked on together."""
+        if not self._state.working:
             self._state.working = True
-            timers.append(SetTimer(_WORK, now, given.cause))
-        return [*self._gathered(given.cause, spread), *timers]
+            timers.append(SetTimer(_WORK, now, cause))
 
     def _gathered(self, cause: int, spread: tuple[Message, ...]) -> list[Effect]:
         out: list[Effect] = []

@@ -74,7 +74,8 @@ class MergerHost:
     # --- the door -----------------------------------------------------------------------------
 
     def handle(self, now: Instant, given: Input) -> list[Effect]:
-        out: list[Effect] = []
+        timers: list[Effect] = []
+        cause = given.cause
         if isinstance(given, Received):
             self._check(given.messages)
             for message in given.messages:
@@ -83,18 +84,26 @@ class MergerHost:
             for name in given.names:
                 if name == _TICK:
                     self._tick(now)
-                    out.append(SetTimer(_TICK, now + self._options.tick_us, given.cause))
+                    timers.append(SetTimer(_TICK, now + self._options.tick_us, cause))
                 elif name == _WORK:
                     self._state.working = False
                     self._work(now)
+                self._work_soon(now, cause, timers)
         elif isinstance(given, Command):
             raise UsageError("a host of mergers takes no requests", hint="send them to a client")
         elif isinstance(given, Started):
             self._start(now, given.records)
-            out.append(SetTimer(_TICK, now + self._options.tick_us, given.cause))
-        return self._gathered(now, out, given.cause)
+            timers.append(SetTimer(_TICK, now + self._options.tick_us, cause))
+        self._work_soon(now, cause, timers)
+        return [*self._gathered(cause), *timers]
 
-    def _gathered(self, now: Instant, timers: list[Effect], cause: int) -> list[Effect]:
+    def _work_soon(self, now: Instant, cause: int, timers: list[Effect]) -> None:
+        """What comes meanwhile is worked on together."""
+        if self._state.dirty and not self._state.working:
+            self._state.working = True
+            timers.append(SetTimer(_WORK, now + self._options.gather_us, cause))
+
+    def _gathered(self, cause: int) -> list[Effect]:
         out: list[Effect] = []
         if self._compacted:
             whole = tuple(part.replica.whole() for part in self._state.parts.values())
@@ -103,10 +112,7 @@ class MergerHost:
             out.append(Persist(tuple(self._records), cause))
         out += [Send(to, tuple(messages), cause) for to, messages in self._letters.items()]
         self._records, self._letters, self._compacted = [], {}, False
-        if self._state.dirty and not self._state.working:
-            self._state.working = True
-            timers.append(SetTimer(_WORK, now + self._options.gather_us, cause))
-        return out + timers
+        return out
 
     def _post(self, to: str, message: Message) -> None:
         self._letters.setdefault(to, []).append(message)

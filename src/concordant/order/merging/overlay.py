@@ -9,7 +9,8 @@ chosen by rendezvous hashing: everybody computes the same ones and nobody has to
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import lru_cache
 
 from concordant.model.subscription import Conjunction
 
@@ -17,6 +18,9 @@ Signature = tuple[str, ...]
 
 LEFT, RIGHT = "left", "right"
 SIDES = (LEFT, RIGHT)
+
+_CACHED_MAX = 10_000
+"""Mergers whose hosts are remembered; of the others they are computed again."""
 
 
 def signature_of(conjunction: Conjunction) -> Signature:
@@ -55,6 +59,7 @@ def name_of(signature: Signature) -> str:
     return "+".join(topic.replace("\\", "\\\\").replace("+", "\\+") for topic in signature)
 
 
+@lru_cache(maxsize=_CACHED_MAX)
 def signature_named(name: str) -> Signature:
     """The signature of a name.
 
@@ -74,7 +79,8 @@ def signature_named(name: str) -> Signature:
     return (*topics, current)
 
 
-def hosts_of(signature: Signature, hosts: Sequence[str], count: int) -> tuple[str, ...]:
+@lru_cache(maxsize=_CACHED_MAX)
+def hosts_of(signature: Signature, hosts: tuple[str, ...], count: int) -> tuple[str, ...]:
     """The hosts of a merger's replicas: those with the greatest hashes, so that a host that comes
     or goes moves only its own mergers."""
     name = name_of(signature)
