@@ -22,8 +22,11 @@ from tests.campaign import (
     network,
     sequencing,
     simulation,
+    spark_cluster,
     spark_crash,
     spark_kafka,
+    spark_load,
+    transactions,
 )
 from tests.campaign.shape import Options, Report
 from tests.generators import ALL_POLICIES
@@ -35,8 +38,11 @@ CAMPAIGNS: dict[str, Callable[[Options], Report]] = {
     network.NAME: network.run,
     sequencing.NAME: sequencing.run,
     simulation.NAME: simulation.run,
+    spark_cluster.NAME: spark_cluster.run,
     spark_crash.NAME: spark_crash.run,
     spark_kafka.NAME: spark_kafka.run,
+    spark_load.NAME: spark_load.run,
+    transactions.NAME: transactions.run,
 }
 """Every campaign by name. Another is a sibling module with `NAME` and `run`, and a line here."""
 

@@ -269,6 +269,28 @@ def _late_publication(rng: Random, clients: tuple[str, ...]) -> _Load:
     return setup, [Plan(clients[0], (call(clients[1], publish),))]
 
 
+def _newcomers(rng: Random, clients: tuple[str, ...]) -> _Load:
+    """One transaction advertises and publishes while others subscribe: nobody has before."""
+    one, *others = rng.sample(clients, len(clients))
+    wanted = filter_of("Data", x=1)
+    plans = [Plan(one, (Advertise("a", wanted), Publish("Data", {"x": 1})))]
+    plans += [Plan(other, (Subscribe("s", wanted),)) for other in others[:2]]
+    return [], plans
+
+
+def _second_thoughts(rng: Random, clients: tuple[str, ...]) -> _Load:
+    """What is begun is ended, and begun anew, in one transaction."""
+    setup: list[tuple[str, Change]] = [(c, Advertise("data", _ALL_DATA.filter)) for c in clients]
+    setup.append((clients[1], Subscribe("old", _data(rng))))
+    wanted = _data(rng)
+    again = (Subscribe("s", wanted), Unsubscribe("s"), Subscribe("s", wanted), Unsubscribe("s"))
+    actions = (
+        call(clients[1], Unsubscribe("old"), Subscribe("old", wanted), *again),
+        Publish("Data", {"x": rng.randrange(10)}),
+    )
+    return setup, [Plan(clients[0], actions)]
+
+
 def _unanswered(rng: Random, clients: tuple[str, ...]) -> _Load:
     """A trigger that never reaches its target: nobody does what it was to lead to."""
     setup: list[tuple[str, Change]] = [(clients[0], Advertise("work", filter_of("Work")))]
@@ -293,9 +315,12 @@ WORKLOADS: dict[str, Callable[[Random, tuple[str, ...]], _Load]] = {
     "figure 2": _figure_2,
     "late publication": _late_publication,
     "advertise or subscribe": _advertise_or_subscribe,
+    "newcomers": _newcomers,
+    "second thoughts": _second_thoughts,
     "unanswered": _unanswered,
 }
-_SERIAL = ("dispatch", "alone", "figure 2", "late publication")
+_SERIAL = ("dispatch", "alone", "figure 2", "late publication", "second thoughts")
+_OFTEN_ABORTED = ("second thoughts",)
 
 
 def scene(kind: Kind, workload: str, seed: int, *, faults: bool | None = None) -> Scene:
@@ -310,7 +335,7 @@ def scene(kind: Kind, workload: str, seed: int, *, faults: bool | None = None) -
     begun = []
     for plan in plans:
         at = rng.randrange(SPAN_US) if rng.random() < 0.5 else rng.randrange(20_000)
-        gives_up = disturbed and rng.random() < 0.15
+        gives_up = rng.random() < (0.15 * disturbed if workload not in _OFTEN_ABORTED else 0.6)
         begun.append(Begun(at, plan, at + rng.randrange(1, SPAN_US) if gives_up else 0))
     disruptions = _disruptions(rng, tree, reliable) if disturbed else ()
     impatient = bool(disruptions) or (disturbed and rng.random() < 0.3) or workload == "unanswered"

@@ -36,6 +36,8 @@ from concordant.transact.options import TransactOptions
 SETUP_US = 4_000_000
 """So long the setup has to arrive, before the first plan."""
 REST_COUNT_MAX = 120
+STEP_COUNT_MAX = 40_000
+"""A scene takes some hundred to some thousand steps."""
 PAUSE_US = 1_000_000
 
 LINKS = LinkOptions(acknowledge_us=2_000, repeat_us=40_000, repeat_us_max=400_000, log_count_max=60)
@@ -93,7 +95,7 @@ class Stage:
             network=scene.network,
             recorder=Recorder(str(scene.seed)),
             watch=self._watch,
-            step_count_max=400_000,
+            step_count_max=STEP_COUNT_MAX,
         )
         self.world.on_delivery = self._delivered
         self._plans: dict[str, Plan] = {}
