@@ -71,6 +71,7 @@ class Checkpoint:
         adapter: str,
     ) -> SavedJob:
         """Begin, or go on with what was begun here; anything else is refused."""
+        self._refuse_parted()
         texts = {one.name: str(one) for one in subscriptions}
         path = self.folder / "job.json"
         if not path.exists():
@@ -96,6 +97,25 @@ class Checkpoint:
             job = reconciled(saved, subscriptions)
         _write(path, msgspec.json.format(msgspec.json.encode(job)))
         return job
+
+    def _refuse_parted(self) -> None:
+        """Spark's half and ours belong together: with another, events would be skipped unseen."""
+        ours = [number for number in self._commits() if number != FINAL]
+        begun, done = (self._of_spark(name) for name in ("offsets", "commits"))
+        if max(ours, default=-1) > max(begun, default=-1):
+            raise self._damaged("Spark's part of it is missing or older")
+        if max(done, default=-1) > max(ours, default=-1):
+            raise self._damaged("our part of it is missing or older than Spark's")
+
+    def _of_spark(self, name: str) -> list[int]:
+        """Micro-batches in a log of Spark's."""
+        folder = self.spark_folder / name
+        return [int(one.name) for one in folder.glob("[0-9]*") if one.name.isdigit()]
+
+    @property
+    def spark_folder(self) -> Path:
+        """Where Spark keeps its own half."""
+        return self.folder.parent / "spark"
 
     def _damaged(self, what: str) -> UsageError:
         return UsageError(

@@ -38,6 +38,13 @@ DEFAULTS = {
 }
 """Settings of a session that we start, where the caller says nothing else."""
 
+OF_A_SESSION = (
+    "spark.sql.session.timeZone",
+    "spark.sql.execution.arrow.maxRecordsPerBatch",
+    PROVIDER,
+)
+"""Those that can be set from outside, through Spark Connect; the others are its server's."""
+
 
 class RunFailed(ConcordantError):  # noqa: N818 - the name says what happened
     """A job of Spark ended badly: one sentence, and where the rest is told."""
@@ -52,14 +59,19 @@ def open_session(
     verbose: bool = False,
 ) -> Any:
     """A session of our own; its noise goes to `log`, or with `verbose` to the terminal."""
-    builder = SparkSession.builder.master(master).appName(name)
+    builder: Any = SparkSession.builder.appName(name)
     settings = {**DEFAULTS, **(options or {})}
+    if master.startswith("sc://"):
+        builder = builder.remote(master)
+        settings = {**{key: DEFAULTS[key] for key in OF_A_SESSION}, **(options or {})}
+    else:
+        builder = builder.master(master)
     if master.startswith("local["):
         # Tasks beyond the cores of one machine only cost; a cluster keeps Spark's own number.
         settings.setdefault("spark.sql.shuffle.partitions", str(2 * (os.cpu_count() or 1)))
     if not master.startswith("local[") and "spark.driver.host" not in (options or {}):
-        settings.pop("spark.driver.bindAddress")
-        settings.pop("spark.driver.host")
+        settings.pop("spark.driver.bindAddress", None)
+        settings.pop("spark.driver.host", None)
     for key, value in settings.items():
         builder = builder.config(key, value)
     if verbose:

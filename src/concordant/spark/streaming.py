@@ -54,8 +54,8 @@ class Stream:
         else:
             rows = self.asked.rows()
         writer = rows.writeStream.foreachBatch(self.run)
-        folder = self.checkpoint.folder.parent / "spark"
-        return writer.option("checkpointLocation", str(folder)).trigger(**trigger).start()
+        folder = str(self.checkpoint.spark_folder)
+        return writer.option("checkpointLocation", folder).trigger(**trigger).start()
 
     def run(self, rows: DataFrame, batch: int) -> None:
         """One micro-batch: match, write, commit. Run again after a crash, it does the same."""
@@ -79,8 +79,9 @@ class Stream:
         before = self.checkpoint.last(before=batch) or Commit(-1)
         marks, until_us = dict(before.marks), INT_MAX
         if self.release.mode != "log":
-            found = rows.groupBy(SOURCE).agg(F.max(TIME)).collect()
-            marks = advanced(marks, [(row[0], row[1]) for row in found if None not in row])
+            known = rows.filter(F.col(SOURCE).isNotNull() & F.col(TIME).isNotNull())
+            found = known.groupBy(SOURCE).agg(F.max(TIME)).collect()
+            marks = advanced(marks, [(row[0], row[1]) for row in found])
             until_us = self.release.until(marks)
         return Commit(batch, marks, until_us)
 

@@ -16,8 +16,9 @@ from concordant.spark.job import Job
 from concordant.spark.state import digest_of
 from concordant.spark.step import Bucket
 
-BYTES_MAX = 256 << 20
-"""Saved size of all buckets that a process keeps open; beyond it the longest unused are closed."""
+BYTES_MAX = 64 << 20
+"""Saved size of all buckets that a process keeps open, about a fifth of what they take in memory;
+beyond it the longest unused are closed."""
 
 JOBS_MAX = 4
 """Jobs that a process keeps unpacked."""

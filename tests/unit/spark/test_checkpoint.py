@@ -54,6 +54,36 @@ def test_a_foreign_folder_is_refused(tmp_path: Path) -> None:
         opened(tmp_path, "one: A")
 
 
+@pytest.mark.parametrize(
+    ("ours", "begun", "done", "message"),
+    [
+        ([0, 1], [], [], "Spark's part of it is missing"),
+        ([0, 1, 2], [0, 1], [0], "Spark's part of it is missing or older"),
+        ([], [0], [0], "our part of it is missing"),
+        ([0], [0, 1], [0, 1], "our part of it is missing or older"),
+        ([0, 1], [0, 1], [0], ""),
+        ([0], [0, 1], [0], ""),
+        ([], [], [], ""),
+    ],
+)
+def test_two_halves_that_do_not_belong_together_are_refused(
+    tmp_path: Path, ours: list[int], begun: list[int], done: list[int], message: str
+) -> None:
+    folder = tmp_path / "concordant"
+    opened(folder, "one: A")
+    for number in ours:
+        Checkpoint(folder).commit(Commit(number))
+    for name, numbers in (("offsets", begun), ("commits", done)):
+        (tmp_path / "spark" / name).mkdir(parents=True)
+        for number in numbers:
+            (tmp_path / "spark" / name / str(number)).touch()
+    if message:
+        with pytest.raises(UsageError, match=message):
+            opened(folder, "one: A")
+    else:
+        opened(folder, "one: A")
+
+
 def test_a_micro_batch_that_is_run_again_reads_the_state_it_read_before(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path)
     assert checkpoint.read_state(3, before=0) is None

@@ -1,0 +1,126 @@
+"""Spark equals the kernel wherever it runs, and whatever becomes of tasks and executors.
+
+A table and a stream in six micro-batches, asked with every policy: on `local[2]`, `local-cluster`
+(several processes), a standalone master with two workers, and through Spark Connect; then with
+tasks that die when their work is done, with speculation, and with executors killed by `kill -9`. A
+fault that never happened fails the campaign.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from rich.table import Table
+
+from tests.campaign.killing import ROOT
+from tests.campaign.shape import Options, Report
+
+NAME = "spark-cluster"
+
+STANDALONE = "standalone"
+LOCAL_CLUSTER = "local-cluster[2,1,1024]"
+RUNS = (
+    ("local[2]", "none"),
+    (LOCAL_CLUSTER, "none"),
+    (STANDALONE, "none"),
+    ("connect", "none"),
+    ("local[2,4]", "retry"),
+    (LOCAL_CLUSTER, "retry"),
+    (LOCAL_CLUSTER, "speculation"),
+    (LOCAL_CLUSTER, "executor"),
+)
+"""Where, and which fault; `local[2,4]` tries a task up to four times."""
+
+EVIDENCE = {"retry": "retry-*", "speculation": "again-*", "executor": "executor-*"}
+"""Files that show that a fault happened; a copy of a slow task is one that speculation started."""
+
+
+def run(options: Options) -> Report:
+    failures: list[str] = []
+    table = Table("where", "fault", "happened", "comparisons", "relations", title="Places")
+    for number, (master, fault) in enumerate(RUNS):
+        with tempfile.TemporaryDirectory() as made, _place(master, Path(made)) as url:
+            told, text = _told(url, fault, Path(made))
+            faults = len(list(Path(made).glob(EVIDENCE.get(fault, "none"))))
+        where = f"{master}, {fault}"
+        failures += [f"{where}: {one['what']} differs" for one in told if not one["equal"]]
+        if text:
+            failures.append(f"{where}: {text}")
+        if fault != "none" and not faults:
+            failures.append(f"{where}: the fault never happened")
+        relations = sum(one["relations"] for one in told)
+        if not relations:
+            failures.append(f"{where}: nothing was delivered, so nothing was shown")
+        shown = str(faults) if fault != "none" else ""
+        table.add_row(master, fault, shown, str(len(told)), f"{relations:,}")
+        options.progress("places", number + 1, len(RUNS))
+    return Report(NAME, [table], [], failures)
+
+
+def _told(url: str, fault: str, folder: Path) -> tuple[list[dict[str, Any]], str]:
+    """The comparisons of one run, and what it said if it failed."""
+    command = [sys.executable, "-m", "tests.spark.place_driver", url, fault, str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return told, done.stderr.strip()[-500:] if done.returncode else ""
+
+
+@contextlib.contextmanager
+def _place(master: str, folder: Path) -> Iterator[str]:
+    """The URL of a master; the standalone one lives as long as the block, with two workers."""
+    if master != STANDALONE:
+        yield master
+        return
+    port = _free_port()
+    url = f"spark://127.0.0.1:{port}"
+    deploy = "org.apache.spark.deploy"
+    with contextlib.ExitStack() as stack:
+        head = [f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port)]
+        stack.enter_context(_daemon([*head, "--webui-port", "0"], "New state: ALIVE", folder))
+        for number in range(2):
+            worker = [f"{deploy}.worker.Worker", "--cores", "1", "--memory", "1g"]
+            work = ["--webui-port", "0", "--work-dir", str(folder / f"work{number}"), url]
+            ready = "Successfully registered with master"
+            stack.enter_context(_daemon([*worker, *work], ready, folder))
+        yield url
+
+
+@contextlib.contextmanager
+def _daemon(arguments: list[str], ready: str, folder: Path) -> Iterator[None]:
+    """A process of Spark that has said that it is ready."""
+    script = Path(pyspark.__file__).parent / "bin" / "spark-class"
+    process = subprocess.Popen(
+        [str(script), *arguments],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+    )
+    try:
+        assert process.stderr is not None
+        if not any(ready in line for line in process.stderr):
+            raise RuntimeError(f"{arguments[0]} did not start")
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port

@@ -1,0 +1,194 @@
+"""What is wrong with sources, rows or a checkpoint is told in a sentence, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from concordant.errors import UsageError
+from concordant.local import correlate as local
+from concordant.spark import correlate, sinks
+from concordant.spark.pipeline import read_pipeline
+from concordant.spark.run import Report, run_pipeline
+from concordant.spark.session import RunFailed
+
+FIELDS = "topic string, source string, seq bigint, time bigint, k bigint, v bigint"
+QUESTION = "up: T[1].v < T[2].v consume matched partition by k"
+ROWS = [
+    {"topic": "T", "source": "s", "seq": i, "time": i * 1_000, "k": i % 3, "v": i * 7 % 11}
+    for i in range(30)
+]
+POISON = [
+    '{"topic": "T", "source": "s", "seq": 90, "time": 3500, "k": "three", "v": 1}',
+    "{",
+    '{"topic": "T", "source": "s", "seq": 91, "k": 1, "v": 1}',
+    '{"topic": "T", "source": "s", "seq": 4, "time": 4000, "k": 1, "v": 1}',
+]
+"""A wrong type, no JSON, no time, and a place in the order that another event has."""
+
+
+def pipeline(folder: Path, kind: str, *, bad: str = "fail", stream: bool = True) -> Path:
+    streaming = """
+[stream]
+checkpoint = "checkpoint"
+release = "frontier"
+at_end = "release"
+buckets = 2
+"""
+    path = folder / "pipe.toml"
+    path.write_text(f"""
+[question]
+subscriptions = "{QUESTION}"
+[[source]]
+kind = "{kind}"
+path = "in"
+fields = "{FIELDS}"
+[bad]
+rows = "{bad}"
+path = "aside"
+[[sink]]
+kind = "jsonl"
+path = "out"
+{streaming if stream else ""}""")
+    return path
+
+
+def run(spark: Any, path: Path) -> Report:
+    return run_pipeline(
+        read_pipeline(path),
+        spark,
+        generate=lambda source: source.path,
+        show=lambda rows: None,
+        told=lambda line: None,
+    )
+
+
+def write(folder: Path, *cuts: int) -> None:
+    (folder / "in").mkdir(exist_ok=True)
+    for number, (start, stop) in enumerate(zip([0, *cuts], [*cuts, len(ROWS)], strict=True)):
+        path = folder / "in" / f"{number}.parquet"
+        pq.write_table(pa.Table.from_pylist(ROWS[start:stop]), path)
+        os.utime(path, (1_000_000 + number, 1_000_000 + number))
+
+
+def found(folder: Path) -> list[list[str]]:
+    texts = [path.read_text() for path in sorted((folder / "out").glob("[0-9]*.jsonl"))]
+    return [json.loads(line)["events"] for text in texts for line in text.splitlines()]
+
+
+EXPECTED = [list(one.event_ids) for one in local(ROWS, QUESTION)]
+
+
+def poisoned(folder: Path) -> None:
+    lines = [json.dumps(row) for row in ROWS]
+    lines[5:5] = POISON
+    (folder / "in").mkdir()
+    (folder / "in" / "events.jsonl").write_text("\n".join(lines))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_poisoned_rows_are_set_aside_with_their_reasons_and_counted(
+    spark: Any, tmp_path: Path, stream: bool
+) -> None:
+    poisoned(tmp_path)
+    report = run(spark, pipeline(tmp_path, "jsonl", bad="skip", stream=stream))
+    assert found(tmp_path) == EXPECTED
+    assert report.set_aside == {"bad": 3, "repeated": 1}
+    assert (report.read, report.counts["events"], report.filtered) == (34, 30, 0)
+    aside = [
+        json.loads(line)
+        for p in tmp_path.glob("aside/*/*.json")
+        for line in p.read_text().splitlines()
+    ]
+    assert sorted((one["what"], str(one.get("seq"))) for one in aside) == [
+        ("bad", "90"),
+        ("bad", "91"),
+        ("bad", "None"),
+        ("repeated", "4"),
+    ]
+    reasons = {one["reason"] for one in aside}
+    assert any("the source cannot read it" in reason for reason in reasons)
+    assert any("the time is null" in reason for reason in reasons)
+
+
+def test_a_poisoned_row_ends_the_run_if_nothing_else_is_wanted(spark: Any, tmp_path: Path) -> None:
+    poisoned(tmp_path)
+    with pytest.raises(UsageError) as told:
+        run(spark, pipeline(tmp_path, "jsonl", stream=False))
+    assert "a row cannot be an event: the " in told.value.message
+    assert "bad='skip'" in told.value.hint
+
+
+def test_a_source_that_is_not_there_is_told_with_its_path(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="the source cannot be opened") as told:
+        run(spark, pipeline(tmp_path, "parquet"))
+    assert str(tmp_path / "in") in str(told.value)
+
+
+def test_a_file_that_vanishes_ends_the_run_and_the_next_goes_on_when_it_is_back(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, 10, 20)
+    path = pipeline(tmp_path, "parquet")
+    second, away = tmp_path / "in" / "1.parquet", tmp_path / "1.parquet"
+    own = sinks.counted
+
+    def counted(answers: Any) -> dict[str, int]:
+        second.rename(away)  # while the first micro-batch is at work
+        return own(answers)
+
+    monkeypatch.setattr(sinks, "counted", counted)
+    with pytest.raises(RunFailed) as told:
+        run(spark, path)
+    assert "1.parquet" in str(told.value)
+    assert "\n" not in str(told.value).strip()
+    monkeypatch.undo()
+    away.rename(second)
+    os.utime(second, (1_000_001, 1_000_001))
+    run(spark, path)
+    assert found(tmp_path) == EXPECTED
+
+
+def test_a_checkpoint_that_was_damaged_is_refused(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path, 15)
+    path = pipeline(tmp_path, "parquet")
+    path.write_text(path.read_text().replace('at_end = "release"', 'at_end = "wait"'))
+    run(spark, path)
+    kept = tmp_path / "kept"
+    shutil.copytree(tmp_path / "checkpoint", kept)
+    folder = tmp_path / "checkpoint" / "concordant"
+
+    def refused(message: str) -> None:
+        with pytest.raises(UsageError, match=message):
+            run(spark, path)
+        shutil.rmtree(tmp_path / "checkpoint")
+        shutil.copytree(kept, tmp_path / "checkpoint")
+
+    (folder / "commits" / "1.json").write_text("{")
+    refused("no checkpoint of ours, or a damaged one")
+    shutil.rmtree(tmp_path / "checkpoint" / "spark")
+    refused("Spark's part of it is missing")
+    shutil.rmtree(folder)
+    refused("our part of it is missing")
+    pq.write_table(pa.Table.from_pylist(ROWS[:1]), tmp_path / "in" / "9.parquet")
+    for state in folder.glob("state/*/*.state"):
+        state.write_bytes(state.read_bytes()[:-1] + b"x")
+    refused("a saved state in the checkpoint is damaged")
+    for state in folder.glob("state/*/*.state"):
+        state.write_bytes(b"something else")
+    refused("bytes that are no saved state")
+
+
+def test_a_key_with_nine_of_ten_events_gives_the_relations_of_the_kernel(spark: Any) -> None:
+    rows = [
+        {**row, "k": 0 if i % 10 else i, "seq": i, "time": i} for i, row in enumerate(ROWS * 20)
+    ]
+    ids = correlate(spark.createDataFrame(rows, FIELDS), QUESTION).select("id").collect()
+    assert sorted(one.id for one in ids) == sorted(one.id for one in local(rows, QUESTION))
