@@ -7,12 +7,15 @@ into a pipeline or a DataFrame of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from concordant.correlate.columns import Batch
 from concordant.files.subscriptions import Question
@@ -20,19 +23,42 @@ from concordant.files.write import array_of
 from concordant.model.event import Event, OrderKey
 from concordant.model.relation import Relation
 from concordant.model.subscription import Subscription
-from concordant.spark import batch as tables
-from concordant.spark.correlate import ask, in_order, relations
+from concordant.spark.correlate import ask, relations
 from concordant.spark.relations import key_and_ordinal
+from concordant.spark.scan import Scan, answers_of, spooled
 
 
 def correlate_on(
     session: Any, batch: Batch, subscriptions: Sequence[Subscription], *, question: Question = ""
 ) -> list[Relation]:
     """The relations of a batch, in order; a slip is told in the words of the local engine."""
-    frames = {name: session.createDataFrame(_table(batch, name)) for name in batch.topics}
-    asked = ask(frames, subscriptions, question=question)
-    found = in_order(relations(tables.answers_of(asked.rows(), asked.job)))
-    return [_relation(row) for row in found.toArrow().to_pylist()]
+    with relations_on(session, batch, subscriptions, question=question) as found:
+        rows = found.toArrow().to_pylist()
+    return [_relation(row) for row in sorted(rows, key=_place)]
+
+
+@contextmanager
+def relations_on(
+    session: Any, batch: Batch, subscriptions: Sequence[Subscription], *, question: Question = ""
+) -> Iterator[DataFrame]:
+    """The same as a DataFrame, which can be used until the events are let go of."""
+    tables = {name: _table(batch, name) for name in batch.topics}
+    schemas = {name: session.createDataFrame(table.slice(0, 0)) for name, table in tables.items()}
+    asked = ask(schemas, subscriptions, question=question)
+    with TemporaryDirectory(prefix="concordant-") as folder:
+        scan = spooled(asked.inputs, list(tables.values()), folder, asked.job)
+        if isinstance(scan, Scan):
+            yield relations(answers_of(scan, asked.job))
+        else:
+            frames = {name: session.createDataFrame(table) for name, table in tables.items()}
+            asked = ask(frames, subscriptions, question=question)
+            yield relations(asked.answers("jvm"))
+
+
+def _place(row: dict[str, Any]) -> tuple[Any, ...]:
+    """Where a relation stands in the order of delivery."""
+    tie = row["tie"]
+    return row["at"], tie["source"], tie["seq"], tie["rank"]
 
 
 def _table(batch: Batch, topic: str) -> Any:

@@ -2,8 +2,9 @@
 
 Every task scans all files, of each only the columns that travel, and keeps the rows of its own
 partitions. With few tasks that costs less than moving every row through the JVM and a shuffle.
-Where the input is anything but plain Parquet files that every task can see, or is too large for
-that, rows travel as `normalise` says. Either way the answers are the same.
+Tables of this process are written to such files for them (`spooled`). Where the input is anything
+but plain Parquet files that every task can see, or is too large for that, rows travel as
+`normalise` says. Either way the answers are the same.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ _TYPES = {
 """Types of Spark, and of Arrow for the same column of a file."""
 
 _INSTANT = pa.timestamp("us")
+_SPOOL = ".arrow"
 
 
 @dataclass(frozen=True)
@@ -93,17 +95,10 @@ class Scan:
 
 def scan_of(inputs: Sequence[Input], job: Job) -> Scan | str:
     """How tasks could read the inputs themselves, or why they do not."""
-    session: Any = inputs[0].frame.sparkSession
-    if not isinstance(session, SparkSession):
-        return "the session is a remote one"
-    context = session.sparkContext
-    if not (context.master or "").startswith("local"):
-        return "workers may run where the files are not"
-    sets = sum(1 for one in job.sets if not one.key)
-    spread = any(one.key for one in job.sets)
-    task_count = context.defaultParallelism if spread else sets
-    if task_count > TASK_COUNT_MAX:
-        return f"{task_count} tasks would each read every file, and {TASK_COUNT_MAX} may"
+    session = inputs[0].frame.sparkSession
+    task_count = _task_count(session, job)
+    if isinstance(task_count, str):
+        return task_count
     found: list[Files] = []
     size = 0
     for one in inputs:
@@ -118,6 +113,33 @@ def scan_of(inputs: Sequence[Input], job: Job) -> Scan | str:
     if size > BYTES_MAX:
         return f"{size >> 20} MiB are more than {BYTES_MAX >> 20} MiB that workers would hold"
     return Scan(session, tuple(found), task_count)
+
+
+def spooled(inputs: Sequence[Input], tables: Sequence[Any], folder: str, job: Job) -> Scan | str:
+    """Tables of this process, written to a folder for the tasks; or why they cannot read it."""
+    session = inputs[0].frame.sparkSession
+    task_count = _task_count(session, job)
+    if isinstance(task_count, str):
+        return task_count
+    found = []
+    for number, (one, table) in enumerate(zip(inputs, tables, strict=True)):
+        path = f"{folder}/{number}{_SPOOL}"
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
+        found.append(_as_read(one, job, (path,)))
+    return Scan(session, tuple(found), task_count)
+
+
+def _task_count(session: Any, job: Job) -> int | str:
+    if not isinstance(session, SparkSession):
+        return "the session is a remote one"
+    context = session.sparkContext
+    if not (context.master or "").startswith("local"):
+        return "workers may run where the files are not"
+    count: int = context.defaultParallelism if any(one.key for one in job.sets) else len(job.sets)
+    if count > TASK_COUNT_MAX:
+        return f"{count} tasks would each read every file, and {TASK_COUNT_MAX} may"
+    return count
 
 
 def answers_of(scan: Scan, job: Job) -> DataFrame:
@@ -180,29 +202,31 @@ def _files(given: Input, job: Job) -> Files | str:
         return "its files are not on this machine"
     if len(paths) > FILE_COUNT_MAX:
         return f"{len(paths)} files are more than {FILE_COUNT_MAX}"
-    kinds = given.kinds()
-    attributes = tuple((name, kind) for name, kind in job.columns if kinds.get(name) is kind)
-    for field in _fields(given, attributes):
+    found = _as_read(given, job, tuple(unquote(one.path) for one in paths))
+    for field in _fields(given, found):
         if len(field.path) > 1:
             return f"the column {'.'.join(field.path)} is nested"
         if field.type.simpleString() not in _TYPES:
             return f"the column {field.path[0]} has the type {field.type.simpleString()}"
     if given.reserved[TIME].type.simpleString() == "string":
         return "its times are text"
+    return found
+
+
+def _as_read(given: Input, job: Job, paths: tuple[str, ...]) -> Files:
+    kinds = given.kinds()
     return Files(
-        tuple(unquote(one.path) for one in paths),
+        paths,
         given.name,
         given.topic,
         tuple((role, field.path[0]) for role, field in given.reserved.items()),
-        attributes,
+        tuple((name, kind) for name, kind in job.columns if kinds.get(name) is kind),
     )
 
 
 def _size(given: Input, files: Files) -> int | str:
     """Bytes of the columns that travel, or what speaks against reading them."""
-    wanted = {
-        field.path[0]: field.type.simpleString() for field in _fields(given, files.attributes)
-    }
+    wanted = {field.path[0]: field.type.simpleString() for field in _fields(given, files)}
     size = 0
     for path in files.paths:
         with pq.ParquetFile(path) as file:
@@ -224,8 +248,8 @@ def _value_type(kind: Any) -> Any:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def _fields(given: Input, attributes: Iterable[tuple[str, Kind]]) -> list[Field]:
-    return [*given.reserved.values(), *(given.attributes[name] for name, _ in attributes)]
+def _fields(given: Input, files: Files) -> list[Field]:
+    return [*given.reserved.values(), *(given.attributes[name] for name, _ in files.attributes)]
 
 
 # --- rows of a file -------------------------------------------------------------------------------
@@ -235,7 +259,7 @@ def _travelling(given: Files, path: str, job: Job) -> Any:
     """All rows of a file, in the columns in which they travel; the set is still missing."""
     reserved = dict(given.reserved)
     names = dict.fromkeys([*reserved.values(), *(name for name, _ in given.attributes)])
-    table = pq.read_table(path, columns=list(names), use_threads=False, partitioning=None)
+    table = _read(path, list(names))
     count = table.num_rows
 
     def text(role: str) -> Any:
@@ -259,6 +283,12 @@ def _travelling(given: Files, path: str, job: Job) -> Any:
         else:
             columns[column] = _plain(table.column(name)).cast(schema.field(column).type)
     return pa.table(columns)
+
+
+def _read(path: str, columns: list[str]) -> Any:
+    if path.endswith(_SPOOL):
+        return pa.ipc.open_file(pa.memory_map(path)).read_all().select(columns)
+    return pq.read_table(path, columns=columns, use_threads=False, partitioning=None)
 
 
 def _plain(values: Any) -> Any:
