@@ -14,10 +14,14 @@ from rich.console import Console
 from bench import (
     batches,
     keys,
+    log,
+    network,
     queues,
     report,
     simulator,
     spark,
+    spark_growth,
+    spark_stream,
     startup,
     state,
     subscriptions,
@@ -35,7 +39,11 @@ BENCHMARKS: dict[str, Callable[[Size], Section]] = {
     "state": state.run,
     "startup": startup.run,
     "spark": spark.run,
+    "spark-stream": spark_stream.run,
+    "spark-growth": spark_growth.run,
     "simulator": simulator.run,
+    "network": network.run,
+    "log": log.run,
 }
 SIZES = {size.name: size for size in (QUICK, FULL)}
 

@@ -1,0 +1,125 @@
+"""Streams on Spark: both adapters against a pass-through stream of the same files.
+
+A folder of Parquet files, one per micro-batch. The pass-through takes each micro-batch through
+Python, unchanged, into a sink that drops it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from bench import events
+from bench.measure import interleaved, timed
+from bench.result import Column, Goal, Row, Section, Size
+from bench.spark import TEXT, dropped, passed, session_of
+from concordant.files import to_arrow
+
+BATCHES = 4
+KEYS = 1_000
+
+
+def run(size: Size) -> Section:
+    """Events per second of streams on two cores."""
+    count = BATCHES * size.rows
+    with tempfile.TemporaryDirectory() as text, session_of("local[2]", Path(text)) as session:
+        folder = Path(text)
+        (folder / "in").mkdir()
+        for number, table in enumerate(_tables(count)):
+            path = folder / "in" / f"{number}.parquet"
+            pq.write_table(table, path)
+            os.utime(path, (1_000_000 + number, 1_000_000 + number))
+        stream = Streams(session, folder)
+        candidates = {
+            "pass-through": stream.passed,
+            "files": lambda: stream.correlated("files"),
+            "store": lambda: stream.correlated("store"),
+        }
+        for once in candidates.values():
+            once()
+        rounds = max(1, size.rounds // 2)
+        timings: dict[str, Callable[[], float]] = {
+            name: (lambda once=once: timed(once)) for name, once in candidates.items()
+        }
+        taken = interleaved(rounds, timings)
+    rows: list[Row] = [
+        {
+            "adapter": name,
+            "rate": count / one.median,
+            "spread": one.spread,
+            "batch": one.median / BATCHES,
+            "ratio": one.over(taken["pass-through"]),
+        }
+        for name, one in taken.items()
+    ]
+    return Section(
+        "spark-stream",
+        "Streams on Spark",
+        f"`{TEXT}` over {count:,} rows in {BATCHES} micro-batches, {KEYS:,} keys, 16 buckets, "
+        "released by frontier; results into a sink that drops them.",
+        (
+            Column("adapter", "state in"),
+            Column("rate", "events", "rate"),
+            Column("spread", "spread", "percent"),
+            Column("batch", "per micro-batch", "seconds"),
+            Column("ratio", "to the pass-through", "ratio"),
+        ),
+        rows,
+        [
+            Goal(f"state in {row['adapter']}", "≤ 2x the pass-through", f"{row['ratio']:.2f}x")
+            for row in rows[1:]
+        ],
+    )
+
+
+def _tables(count: int) -> list[Any]:
+    whole = to_arrow(events.keyed(count, KEYS, strings=False))
+    step = count // BATCHES
+    return [whole.slice(start, step) for start in range(0, count, step)]
+
+
+class Streams:
+    """Streams over one folder, each from its beginning."""
+
+    def __init__(self, session: Any, folder: Path) -> None:
+        self._session = session
+        self._folder = folder
+        self._number = 0
+        self._schema = session.read.parquet(str(folder / "in")).schema
+
+    def passed(self) -> None:
+        """Every micro-batch through Python and away."""
+        writer = self._rows().writeStream.foreachBatch(lambda rows, _: dropped(passed(rows))())
+        options = {"checkpointLocation": self._place()}
+        writer.options(**options).trigger(availableNow=True).start().awaitTermination()
+
+    def correlated(self, adapter: str) -> None:
+        """Every micro-batch through the kernel, its results away."""
+        from concordant.spark.streaming import open_stream
+
+        def away(answers: Any, _: int) -> dict[str, int]:
+            dropped(answers)()
+            return {}
+
+        stream = open_stream(
+            self._rows(),
+            TEXT,
+            release="frontier",
+            checkpoint=self._place(),
+            deliver=away,
+            adapter=adapter,
+        )
+        stream.start({"availableNow": True}).awaitTermination()
+
+    def _rows(self) -> Any:
+        reader = self._session.readStream.schema(self._schema).option("maxFilesPerTrigger", 1)
+        return reader.parquet(str(self._folder / "in"))
+
+    def _place(self) -> str:
+        self._number += 1
+        return str(self._folder / f"checkpoint-{self._number}")
