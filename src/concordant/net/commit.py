@@ -8,16 +8,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from concordant.errors import UsageError
 from concordant.net.log import Log
 
 
-@dataclass
-class _Given:
-    records: Sequence[bytes]
-    replaces: bool
-    durable: asyncio.Future[None]
+class _Durable(asyncio.Future[None]):
+    """Many wait for it, and one that gives up does not end the wait of the others.
+
+    A task that is cancelled while it waits ends when the write has ended.
+    """
+
+    def cancel(self, msg: object | None = None) -> bool:
+        return False
+
+
+class _Group:
+    """What goes to the disk together."""
+
+    def __init__(self) -> None:
+        self.records: list[bytes] = []
+        self.replaces = False
+        self.durable = _Durable()
 
 
 class GroupCommit:
@@ -25,7 +37,8 @@ class GroupCommit:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._given: list[_Given] = []
+        self._group: _Group | None = None
+        """What was given and is not being written yet."""
         self._writer: asyncio.Task[None] | None = None
 
     async def append(self, records: Sequence[bytes]) -> None:
@@ -34,38 +47,52 @@ class GroupCommit:
         A failed write is raised to everybody whose records were in it or came after it. A caller
         that is cancelled does not take its records back.
         """
-        await self._give(records, replaces=False)
+        group = self._gathering()
+        group.records += records
+        await group.durable
 
     async def replace(self, records: Sequence[bytes]) -> None:
         """Let records take the place of everything given before; durable on return."""
-        await self._give(records, replaces=True)
+        group = self._gathering()
+        group.records = list(records)
+        group.replaces = True
+        await group.durable
 
-    async def _give(self, records: Sequence[bytes], *, replaces: bool) -> None:
-        durable = asyncio.get_running_loop().create_future()
-        self._given.append(_Given(records, replaces, durable))
-        if self._writer is None or self._writer.done():
-            self._writer = asyncio.create_task(self._write())
-        await durable
+    def _gathering(self) -> _Group:
+        if self._group is None:
+            self._group = _Group()
+            if self._writer is None or self._writer.done():
+                self._writer = asyncio.create_task(self._write())
+        return self._group
 
     async def _write(self) -> None:
-        while self._given:
-            given, self._given = self._given, []
-            snapshots = [place for place, one in enumerate(given) if one.replaces]
-            write = self._log.replace if snapshots else self._log.append
-            wanted = given[snapshots[-1] :] if snapshots else given
-            records = [record for one in wanted for record in one.records]
-            try:
-                await asyncio.to_thread(write, records)
-            except Exception as error:
-                for one in given:
-                    if not one.durable.done():
-                        one.durable.set_exception(error)
-            else:
-                for one in given:
-                    if not one.durable.done():
-                        one.durable.set_result(None)
+        try:
+            while self._group is not None:
+                group, self._group = self._group, None
+                await self._write_group(group)
+        finally:
+            if self._group is not None:  # the event loop ends: nobody may wait for ever
+                _fail(self._group, UsageError("the log is closed"))
+
+    async def _write_group(self, group: _Group) -> None:
+        write = self._log.replace if group.replaces else self._log.append
+        try:
+            await asyncio.to_thread(write, group.records)
+        except BaseException as error:
+            _fail(group, error)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            group.durable.set_result(None)
 
     async def settle(self) -> None:
         """Wait until everything given so far was written, well or not."""
         if self._writer is not None:
             await asyncio.shield(self._writer)
+
+
+def _fail(group: _Group, error: BaseException) -> None:
+    if not isinstance(error, Exception):
+        error = UsageError("the log is closed")
+    group.durable.set_exception(error)
+    group.durable.exception()  # those who waited may be gone

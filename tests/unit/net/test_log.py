@@ -222,6 +222,31 @@ def test_a_snapshot_among_waiting_callers_replaces_what_came_before_it_only(tmp_
     assert read(tmp_path) == [b"state", b"after"]
 
 
+def test_one_who_gives_up_does_not_end_the_wait_of_the_others(tmp_path: Path) -> None:
+    async def main() -> None:
+        log = Log(tmp_path)
+        commit = GroupCommit(log)
+        waits = [asyncio.create_task(commit.append([b"%d" % i])) for i in range(3)]
+        await asyncio.sleep(0)
+        waits[1].cancel()
+        found = await asyncio.gather(*waits, return_exceptions=True)
+        assert [type(one) for one in found] == [type(None), asyncio.CancelledError, type(None)]
+        log.close()
+
+    asyncio.run(main())
+    assert read(tmp_path) == [b"0", b"1", b"2"]
+
+
+def test_an_event_loop_that_ends_leaves_nobody_waiting(tmp_path: Path) -> None:
+    async def main() -> None:
+        commit = GroupCommit(Log(tmp_path))
+        for _ in range(5):
+            asyncio.get_running_loop().call_soon(asyncio.ensure_future, commit.append([b"x"]))
+        await asyncio.sleep(0)
+
+    asyncio.run(main())  # would not end
+
+
 def test_a_failed_write_is_told_to_all_who_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
