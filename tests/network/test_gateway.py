@@ -296,7 +296,8 @@ async def test_a_gateway_that_comes_back_goes_on_and_jetstream_has_each_position
         ({"takes": "a", "gives": "a.b"}, "would come in again"),
         ({"takes": "a b"}, "is no prefix"),
         ({"gives": "a..b"}, "is no prefix"),
-        ({"topics": ()}, "needs topics"),
+        ({"topics": ()}, "needs the names of the topics"),
+        ({"topics": ("two words",)}, "needs the names of the topics"),
     ],
 )
 async def test_a_gateway_that_cannot_be_is_refused(

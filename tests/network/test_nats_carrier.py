@@ -16,10 +16,9 @@ from concordant.machine.effects import Delivery
 from concordant.machine.requests import Publish, Subscribe, Unsubscribe
 from concordant.net.host import Place
 from concordant.net.link import Identity
-from concordant.net.nats import NatsServer, connect
+from concordant.net.nats import DurableOptions, NatsServer, connect
 from concordant.net.nats_carrier import NatsCarrier
 from concordant.net.nats_links import NatsMesh
-from concordant.net.nats_topics import DurableOptions
 from concordant.order.client import Client
 from concordant.order.fifo import FifoClient, Here, Where
 from concordant.order.none import NoneClient
@@ -79,7 +78,7 @@ async def node(
 ) -> AsyncIterator[Node]:
     connection: NatsServer
     if lossy is None:
-        connection = NatsServer(options_for(server), name=client.name)
+        connection = NatsServer(options_for(server, durable=durable), name=client.name)
     else:
         connection = LossyServer(
             options_for(server), name=client.name, rng=lossy, share=0.2, among=".topic."
@@ -90,7 +89,7 @@ async def node(
         stack.push_async_callback(connection.stop)
         await mesh.start()
         stack.push_async_callback(mesh.stop)
-        carrier = NatsCarrier(mesh, CODEC, durable=durable)
+        carrier = NatsCarrier(mesh, CODEC)
         stack.push_async_callback(carrier.stop)
         await carrier.start()
         made = Node(carrier, client)

@@ -26,6 +26,7 @@ from concordant.errors import ConcordantError, UsageError
 from concordant.machine.effects import Delivery
 from concordant.net import plain
 from concordant.net.handles import Pen, Reading
+from concordant.net.hosting import plain_topics
 from concordant.net.nats import NatsServer, token_of
 from concordant.net.session import Given, Subscribes
 
@@ -281,5 +282,9 @@ def _check_prefixes(options: GatewayOptions) -> None:
             hint="choose prefixes of which neither begins with the other",
             place="takes, gives",
         )
-    if not options.topics:
-        raise UsageError("a gateway needs topics to give out", place="topics")
+    if not options.topics or plain_topics(", ".join(options.topics)) != options.topics:
+        raise UsageError(
+            "a gateway needs the names of the topics to give out, each once",
+            hint="letters, digits, _ and dots, as in a subscription",
+            place="topics",
+        )

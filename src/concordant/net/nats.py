@@ -37,6 +37,24 @@ TOKEN_BYTES_MAX = 1_024
 _REFUSED = ("authorization", "authentication", "permissions violation", "user authentication")
 
 
+class DurableOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the server keeps."""
+
+    kept_bytes_max: int = 1 << 30
+    """Beyond that the oldest go, taken or not."""
+    kept_s: float = 86_400.0
+    """Older messages go, taken or not."""
+    away_s_max: float = 86_400.0
+    """Of a node that is away for longer, nothing is remembered."""
+    replicas: int = 1
+    in_memory: bool = False
+    """Quicker; survives the nodes and not the server."""
+    fetched_count_max: int = 256
+    """Messages taken from the server at once."""
+    taken_s_max: float = 30.0
+    """What a node has not taken in this time, it is given again."""
+
+
 class NatsOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which servers, as whom, and with which bounds."""
 
@@ -56,6 +74,8 @@ class NatsOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     certificate: str = ""
     key: str = ""
     """Files of the certificate that this side shows, and of its key."""
+    durable: DurableOptions | None = None
+    """Let the server keep what is disseminated, for nodes that are away; it needs JetStream."""
     connect_s: float = 5.0
     """If no server answers for so long, that is an error."""
     retry_s: float = 0.25

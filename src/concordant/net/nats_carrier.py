@@ -3,7 +3,7 @@
 What is sent to a place goes over a link and is neither lost, doubled nor overtaken while both nodes
 live. What is disseminated is published once, and the server copies it; each node numbers what it
 publishes per topic, so that whoever misses something knows it (`hole_count`), and the protocols on
-top ask for it. With `DurableOptions` the topics lie in a stream of JetStream instead.
+top ask for it. With `NatsOptions.durable` the topics lie in a stream of JetStream instead.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from concordant.errors import PeerError
 from concordant.machine.inputs import Message
 from concordant.net.carrier import WAITING_COUNT_MAX, MemoryCarrier, MeshCarrier
 from concordant.net.nats_links import NatsMesh
-from concordant.net.nats_topics import CoreTopics, DurableOptions, DurableTopics, Topics
+from concordant.net.nats_topics import CoreTopics, DurableTopics, Topics
 from concordant.wire.messages import Codec
 
 GATHERED_BYTES_MAX = 1 << 18
@@ -49,13 +49,14 @@ _encoder = msgspec.msgpack.Encoder()
 class NatsCarrier(MeshCarrier):
     """Carries messages between the nodes of a cluster over NATS."""
 
-    def __init__(self, mesh: NatsMesh, codec: Codec, *, durable: DurableOptions | None = None):
+    def __init__(self, mesh: NatsMesh, codec: Codec) -> None:
         super().__init__(mesh, codec)
         self.hole_count = 0
         """Parcels that were published and never came here."""
         me, server = mesh.me, mesh.server
         self._me = me
         self._topics: Topics
+        durable = server.options.durable
         if durable is None:
             self._topics = CoreTopics(server, me.cluster, self._take_parcels)
         else:

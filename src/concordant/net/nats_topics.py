@@ -12,7 +12,6 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-import msgspec
 from nats import errors as nats_errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -20,31 +19,13 @@ from nats.js import JetStreamContext, api
 from nats.js import errors as js_errors
 
 from concordant.errors import UsageError
-from concordant.net.nats import NatsServer, token_of
+from concordant.net.nats import DurableOptions, NatsServer, token_of
 
 Take = Callable[[str, bytes], Awaitable[None]]
 """Called with a topic and what came on it; on return it was taken."""
 
 _DUPLICATES_S = 120.0
 """So long the server knows what it was given: a repetition within this time is dropped."""
-
-
-class DurableOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the server keeps."""
-
-    kept_bytes_max: int = 1 << 30
-    """Beyond that the oldest go, taken or not."""
-    kept_s: float = 86_400.0
-    """Older messages go, taken or not."""
-    away_s_max: float = 86_400.0
-    """Of a node that is away for longer, nothing is remembered."""
-    replicas: int = 1
-    in_memory: bool = False
-    """Quicker; survives the nodes and not the server."""
-    fetched_count_max: int = 256
-    """Messages taken from the server at once."""
-    taken_s_max: float = 30.0
-    """What a node has not taken in this time, it is given again."""
 
 
 class Topics(Protocol):
@@ -115,13 +96,13 @@ class DurableTopics:
         node: str,
         take: Take,
         *,
-        options: DurableOptions | None = None,
+        options: DurableOptions,
     ) -> None:
         self._server = server
         self._cluster = cluster
         self._node = node
         self._take = take
-        self._options = options or DurableOptions()
+        self._options = options
         self._readers: dict[str, asyncio.Task[None]] = {}
         self._jetstream: JetStreamContext = server.client.jetstream(
             timeout=server.options.connect_s
