@@ -20,8 +20,7 @@ def perform(router: IsolatedRouter, hop: str, message: Perform) -> None:
     tx, op, what = message.tx, message.op, message.what
     context = router.versions.contexts.get(tx)
     if context is None:
-        if not router.is_broker(hop):
-            router.tell(hop, tx)
+        router.tell_late(hop, tx)
         return
     if not router.is_broker(hop):
         context.parts[hop] = True

@@ -109,12 +109,12 @@ class IsolatedRouter(VersionedRouter):
                 if message.tx in self.state.begun:
                     self.up(Up(message.tx, "prepare"))
                 else:
-                    self.tell(hop, message.tx)
+                    self.tell_late(hop, message.tx)
             case Refuse():
                 if message.tx in self.versions.contexts or message.tx in self.state.begun:
                     self.up(Up(message.tx, "abort", message.reason))
                 else:
-                    self.tell(hop, message.tx)
+                    self.tell_late(hop, message.tx)
             case Up():
                 self.up(message)
             case Init():
@@ -342,6 +342,12 @@ class IsolatedRouter(VersionedRouter):
             self.out.append((hop, Ended(tx, decided.committed, decided.reason)))
         elif tx not in self.versions.contexts and tx not in self.state.begun:
             self.out.append((hop, Ended(tx, False, UNKNOWN)))
+
+    def tell_late(self, hop: str, tx: str) -> None:
+        """To a client whose message came after the end, if it was not told already."""
+        decided = self.state.decided.get(tx)
+        if not self.is_broker(hop) and (decided is None or hop not in decided.owed):
+            self.tell(hop, tx)
 
     # --- clients ------------------------------------------------------------------------------
 

@@ -170,8 +170,7 @@ class SharedRouter(TaggedRouter):
         """The transaction of a message, begun if it is new; None if it is over or refused."""
         state = self.state
         if tx in state.decided:
-            if not self.is_broker(hop):
-                self.tell(hop, tx)
+            self.tell_late(hop, tx)
             return None
         live = state.live.get(tx)
         if live is None:
@@ -262,7 +261,7 @@ class SharedRouter(TaggedRouter):
             if tx not in state.decided:
                 self.flood(message, but=hop)
         else:
-            self.tell(hop, tx)
+            self.tell_late(hop, tx)
 
     def wake(self, name: str) -> None:
         """A timer fired."""
@@ -341,6 +340,12 @@ class SharedRouter(TaggedRouter):
             self.out.append((hop, Ended(tx, decided.committed, decided.reason)))
         elif tx not in self.state.live:
             self.out.append((hop, Ended(tx, False, UNKNOWN)))
+
+    def tell_late(self, hop: str, tx: str) -> None:
+        """To a client whose message came after the end, if it was not told already."""
+        decided = self.state.decided.get(tx)
+        if not self.is_broker(hop) and (decided is None or hop not in decided.owed):
+            self.tell(hop, tx)
 
     # --- clients ------------------------------------------------------------------------------
 
