@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from concordant.causal.broker import Broker
-from concordant.causal.messages import Attached, Carried, Digest, Ordered, Submit
+from concordant.causal.messages import Attached, Carried, Ordered, Submit
 from concordant.causal.options import BrokerOptions, ClientOptions, Profile
 from concordant.causal.requests import Address
 from concordant.causal.subscriber import Subscriber
@@ -96,7 +96,7 @@ class Stage:
         self.ask(name, Address(topics))
         client = self.machines[name]
         assert isinstance(client, Subscriber)
-        return f"{name}:{client.state.outbox.seq}"
+        return f"{name}:{client.seq_of(name)}"
 
     def tick(self, *names: str) -> None:
         self.now += 100_000
@@ -145,8 +145,3 @@ def event(message: Message, *ids: str) -> bool:
 def between(source: str, to: str, *ids: str) -> Hold:
     """Messages on one way that carry one of these events."""
     return lambda one, other, message: one == source and other == to and event(message, *ids)
-
-
-def gossip(source: str, to: str, message: Message) -> bool:
-    """Any event on its way between brokers, or an answer that could carry one later."""
-    return isinstance(message, Ordered | Digest)

@@ -13,7 +13,7 @@ topics each serves; it does not know how messages travel.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
 import msgspec
 
@@ -36,10 +36,11 @@ from concordant.causal.messages import (
 )
 from concordant.causal.options import BrokerOptions
 from concordant.causal.outgoing import Outgoing
+from concordant.causal.placement import Members, brokers_of, topics_of
 from concordant.causal.retained import Retained, last_available
 from concordant.causal.service import Held, Service, Session
 from concordant.causal.stability import Stability
-from concordant.causal.vector import Vector, join, lift, position, restricted
+from concordant.causal.vector import Vector, copied, join, lift, position, restricted
 from concordant.errors import PeerError, UsageError
 from concordant.machine.detector import Suspected, Trusted
 from concordant.machine.effects import Effect
@@ -77,6 +78,8 @@ class BrokerState(msgspec.Struct):
     submissions: dict[str, Held] = {}
     submitted: dict[str, Submitted] = {}
     """By client: the last answer, for whoever asks again."""
+    heard: dict[str, int] = {}
+    """By source: the last of its events that was delivered, to know what is submitted again."""
     pulled: dict[str, bool] = {}
     """Whom something was pulled from in this tick."""
     retired: bool = False
@@ -89,21 +92,18 @@ class Broker:
         self,
         name: str,
         *,
-        members: Mapping[str, Sequence[str]],
+        members: Members,
         options: BrokerOptions | None = None,
         detector: str = "",
     ) -> None:
         """`members` says for each topic which brokers serve it; `detector` is the address of the
         failure detector, whose suspicions count."""
         self.name = name
-        self.members = {topic: tuple(sorted(names)) for topic, names in members.items()}
-        self.topics = {topic: True for topic, names in self.members.items() if name in names}
-        self.brokers = tuple(sorted({one for names in self.members.values() for one in names}))
+        self.members = members
+        self.topics = topics_of(members, name)
+        self.brokers = brokers_of(members)
         self.options = options or BrokerOptions()
-        self._serves = {
-            one: {topic: True for topic, names in self.members.items() if one in names}
-            for one in self.brokers
-        }
+        self._serves = {one: topics_of(members, one) for one in self.brokers}
         self._detector = detector or f"{name}/detector"
         self._service = Service(self)
         self.state = BrokerState(
@@ -120,7 +120,8 @@ class Broker:
             for message in given.messages:
                 self._take(now, given.source, message, out)
         elif isinstance(given, TimerFired):
-            self._tick(now, out)
+            for _ in given.names:
+                self._tick(now, out)
         elif isinstance(given, Started):
             self.state.retired = bool(given.records)
             out.persist(Lived())
@@ -216,7 +217,7 @@ class Broker:
 
     def _receive(self, source: str, ordered: Ordered, out: Outgoing) -> None:
         state = self.state
-        if not self._wanted(ordered):
+        if state.flush.refuses(ordered.origin, ordered.number) or not self._new(ordered):
             return
         if self._ready(ordered):
             self._deliver(ordered, out)
@@ -225,16 +226,12 @@ class Broker:
         elif state.pending.put((ordered.round, *ordered.id), ordered):
             self._pull(source, out)
 
-    def _wanted(self, ordered: Ordered) -> bool:
-        state = self.state
+    def _new(self, ordered: Ordered) -> bool:
+        """Is it of a topic of this broker, and was it not delivered?"""
+        delivered = self.state.delivered
         own = [topic for topic in ordered.at if topic in self.topics]
-        return (
-            bool(own)
-            and all(
-                ordered.at[topic] > position(state.delivered, topic, ordered.origin)
-                for topic in own
-            )
-            and not state.flush.refuses(ordered.origin, ordered.number)
+        return bool(own) and all(
+            ordered.at[topic] > position(delivered, topic, ordered.origin) for topic in own
         )
 
     def satisfied(self, topic: str, origin: str, n: int) -> bool:
@@ -258,7 +255,7 @@ class Broker:
         pending = self.state.pending
         for key in pending:
             ordered = pending.waiting[key]
-            if not self._wanted(ordered):
+            if not self._new(ordered):
                 pending.take(key)
             elif self._ready(ordered):
                 pending.take(key)
@@ -275,6 +272,8 @@ class Broker:
             lift(state.delivered, topic, ordered.origin, n)
         state.round = max(state.round, ordered.round)
         state.retained.add(ordered)
+        source, seq = ordered.event.source, ordered.event.seq
+        state.heard[source] = max(seq, state.heard.get(source, 0))
         self._push(ordered, out)
         self._service.carry(ordered, out)
 
@@ -366,10 +365,7 @@ class Broker:
         )
         for peer in state.chance.sample(peers, 1):
             mine = restricted(state.delivered, self.topics)
-            known = {
-                one: restricted(vector, self.members)
-                for one, vector in stability.acknowledged.items()
-            }
+            known = {one: copied(vector) for one, vector in stability.acknowledged.items()}
             out.send(peer, Digest(mine, state.round, known, state.flush.names))
         self._coordinate(out)
 
@@ -441,7 +437,7 @@ class Broker:
         """Answer when the position was delivered; until then the asker repeats."""
         if self.satisfied(ask.topic, ask.origin, ask.position):
             state = self.state
-            past = {topic: dict(row) for topic, row in state.delivered.items()}
+            past = copied(state.delivered)
             out.send(source, Resolved(ask.topic, ask.origin, ask.position, past, state.round))
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from concordant.errors import UsageError
 
 
 def homes_for(
     topics: Sequence[str],
-    serves: Mapping[str, Sequence[str]],
+    serves: Mapping[str, Container[str]],
     *,
     order: Iterable[str],
     several: bool,

@@ -110,9 +110,18 @@ class Resolved(msgspec.Struct, frozen=True, tag=True, gc=False):
 # --- between a broker and its clients -----------------------------------------------------------
 
 
+class Known(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """From a subscription to the publisher of its node: what the application has been given."""
+
+    context: Vector
+    round: int
+
+
 class Submit(msgspec.Struct, frozen=True, tag=True, gc=False):
     """A client publishes (PUB); repeated until it is answered."""
 
+    number: int
+    """The client counts its publications."""
     event: Event
     topics: tuple[str, ...]
     context: Vector
@@ -123,9 +132,9 @@ class Submit(msgspec.Struct, frozen=True, tag=True, gc=False):
 class Submitted(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The event is ordered (PUBACK)."""
 
-    seq: int
-    origin: str
-    at: dict[str, int]
+    number: int
+    context: Vector
+    """From where on the broker has the event."""
     round: int
 
 
@@ -215,6 +224,7 @@ PEER_MESSAGES: tuple[type[Message], ...] = (
     Resolved,
 )
 CLIENT_MESSAGES: tuple[type[Message], ...] = (
+    Known,
     Submit,
     Submitted,
     Attach,

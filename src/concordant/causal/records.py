@@ -17,11 +17,11 @@ class Published(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Accepted(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """A broker has ordered the event of this number."""
+    """A broker has this publication."""
 
-    seq: int
-    origin: str
-    at: dict[str, int]
+    number: int
+    broker: str
+    context: Vector
     round: int
 
 

@@ -32,11 +32,10 @@ from concordant.causal.messages import (
 )
 from concordant.causal.outgoing import Outgoing
 from concordant.causal.rounds import encode
-from concordant.causal.vector import Vector, entries, join, position, restricted
+from concordant.causal.vector import Vector, copied, entries, join, position, restricted
 from concordant.errors import PeerError
 from concordant.machine.inputs import Message
 from concordant.machine.instant import Instant
-from concordant.model.event import Event
 
 if TYPE_CHECKING:
     from concordant.causal.broker import Broker
@@ -55,8 +54,7 @@ class Session(msgspec.Struct):
 class Held(msgspec.Struct):
     """A publication that waits for its context."""
 
-    event: Event
-    topics: tuple[str, ...]
+    submit: Submit
     need: Vector
     round: int
     asks: dict[str, dict[str, int]]
@@ -80,8 +78,6 @@ class Service:
         elif isinstance(message, Submit):
             if not message.topics or any(one not in broker.topics for one in message.topics):
                 raise PeerError(f"{broker.name} does not serve {message.topics} for {source}")
-            if message.event.source != source:
-                raise PeerError(f"{source} publishes in the name of {message.event.source}")
         elif not isinstance(message, Ack | Detach):
             raise PeerError(f"a broker was sent a {type(message).__name__} by {source}")
 
@@ -226,22 +222,21 @@ class Service:
     def _submit(self, client: str, submit: Submit, out: Outgoing) -> None:
         broker, state = self._broker, self._broker.state
         known = state.submitted.get(client)
-        if known is not None and known.seq >= submit.event.seq:
-            if known.seq == submit.event.seq:
-                out.send(client, known)
+        if known is not None and known.number >= submit.number:
+            out.send(client, known)
             return
         waiting = state.submissions.get(client)
-        if waiting is not None and waiting.event.seq >= submit.event.seq:
+        if waiting is not None and waiting.submit.number >= submit.number:
             out.send(client, Heard(0, {}))  # it is not forgotten
             return
         if len(state.submissions) >= broker.options.submitted_count_max:
             return
-        need = {topic: dict(row) for topic, row in submit.context.items()}
+        need = copied(submit.context)
         asks: Vector = {}
         for topic, origin, n in entries(need):
             if topic not in broker.topics and position(state.delivered, topic, origin) < n:
                 asks.setdefault(topic, {})[origin] = n
-        held = Held(submit.event, submit.topics, need, submit.round, asks)
+        held = Held(submit, need, submit.round, asks)
         state.submissions[client] = held
         self._ask(held, out)
         self.settle(out)
@@ -281,7 +276,15 @@ class Service:
             elsewhere = [topic for topic in held.need if topic not in broker.topics]
             join(state.delivered, restricted(held.need, elsewhere))
             state.round = max(state.round, held.round)
-            ordered = broker.order(held.event, held.topics, out)
-            answer = Submitted(held.event.seq, broker.name, ordered.at, ordered.round)
+            answer = Submitted(held.submit.number, self._order(held.submit, out), state.round)
             state.submitted[client] = answer
             out.send(client, answer)
+
+    def _order(self, submit: Submit, out: Outgoing) -> Vector:
+        """Order an event, unless another broker did and died before it could say so."""
+        broker, state = self._broker, self._broker.state
+        event = submit.event
+        if event.seq <= state.heard.get(event.source, 0):
+            return restricted(state.delivered, submit.topics)
+        ordered = broker.order(event, submit.topics, out)
+        return {topic: {broker.name: n} for topic, n in ordered.at.items()}

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from concordant.causal.vector import Vector, join, lift, position
+from concordant.causal.vector import Vector, copied, join, lift, position
 
 
 class Stability(msgspec.Struct):
@@ -28,7 +28,7 @@ class Stability(msgspec.Struct):
     ) -> None:
         """Raise the own advertisement to what all attached subscribers have as well."""
         mine = self.acknowledged.setdefault(me, {})
-        least = {topic: dict(row) for topic, row in delivered.items()}
+        least = copied(delivered)
         for topics, acknowledged in attached:
             for topic in topics:
                 row = least.get(topic, {})

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from concordant.causal.homes import homes_for
 from concordant.causal.inbox import Inbox, Waiting, needs_of
 from concordant.causal.messages import (
     Ack,
@@ -27,19 +26,31 @@ from concordant.causal.messages import (
     Detached,
     Excluded,
     Heard,
+    Known,
     Submit,
     Submitted,
 )
 from concordant.causal.options import ClientOptions, Profile
 from concordant.causal.outbox import Outbox
 from concordant.causal.outgoing import Outgoing
+from concordant.causal.placement import Members
 from concordant.causal.records import Accepted, Caught, Gap, Joined, Moved, Passed, Published
 from concordant.causal.requests import Address, Migrate
-from concordant.causal.vector import Vector, lift
+from concordant.causal.rules import Rules, plain, targets_of
+from concordant.causal.vector import Vector, copied, join, lift
 from concordant.errors import PeerError, UsageError
 from concordant.machine.effects import Delivery, Effect
 from concordant.machine.holdback import Holdback
-from concordant.machine.inputs import Command, Input, Message, Received, Record, Started, TimerFired
+from concordant.machine.inputs import (
+    Command,
+    Input,
+    Message,
+    Received,
+    Record,
+    Request,
+    Started,
+    TimerFired,
+)
 from concordant.machine.instant import Instant
 from concordant.machine.requests import Publish, Subscribe, Unsubscribe
 from concordant.model.event import Event
@@ -81,30 +92,26 @@ class Subscriber:
         self,
         name: str,
         *,
-        members: Mapping[str, Sequence[str]],
+        members: Members,
         topics: Iterable[str] = (),
-        publishes: Iterable[str] = (),
+        publishes: Iterable[str] | None = (),
         prefers: Iterable[str] = (),
+        informs: str = "",
         profile: Profile = "local",
         options: ClientOptions | None = None,
     ) -> None:
-        """`topics` are subscribed from the start, `publishes` may be published to; `prefers` names
-        the brokers to be tried first."""
+        """`topics` are subscribed from the start, `publishes` may be published to (all topics if it
+        is None); `prefers` names the brokers to be tried first, `informs` the client that publishes
+        for the application that this one delivers to."""
         self.name = name
         self._options = options or ClientOptions()
-        self._several = profile == "local"
-        self._publishes = tuple(dict.fromkeys(publishes))
-        self._brokers = tuple(sorted({one for names in members.values() for one in names}))
-        self._serves = {
-            one: tuple(topic for topic, names in members.items() if one in names)
-            for one in self._brokers
-        }
+        self._informs = informs
+        self._rules = Rules(
+            name, members, publishes=publishes, prefers=prefers, several=profile == "local"
+        )
         self._first_topics = tuple(dict.fromkeys(topics))
-        self._order = tuple(dict.fromkeys((*prefers, *self._brokers)))
         self.state = SubscriberState(Inbox(Holdback(self._options.held_count_max)))
-        self._homes_for(self._first_topics)
-        for topic in self._publishes:
-            self._homes_for((topic,))
+        self._rules.homes(self._first_topics)
 
     # --- the door -----------------------------------------------------------------------------
 
@@ -116,7 +123,8 @@ class Subscriber:
             for message in given.messages:
                 self._take(now, given.source, message, out)
         elif isinstance(given, TimerFired):
-            self._tick(now, out)
+            for _ in given.names:
+                self._tick(now, out)
         elif isinstance(given, Command):
             self._check(given.requests)
             for request in given.requests:
@@ -139,17 +147,23 @@ class Subscriber:
         return state.inbox.held_count + len(state.outbox.waiting) + waits + joins
 
     def _check_message(self, source: str, message: Message) -> None:
-        if source not in self._serves:
+        if type(message) is Known:
+            return
+        if source not in self._rules.serves:
             raise PeerError(f"{source} is no broker and sent a {type(message).__name__}")
         if type(message) not in _KNOWN:
             raise PeerError(f"a causal client was sent a {type(message).__name__}")
         carried = message.catchup if isinstance(message, Attached) else (message,)
         for one in carried:
             if isinstance(one, Carried):
-                needs_of(one, self._brokers)
+                needs_of(one, self._rules.brokers)
 
     def _take(self, now: Instant, source: str, message: Message, out: Outgoing) -> None:
         state = self.state
+        if isinstance(message, Known):
+            join(state.context, message.context)
+            state.inbox.newest = max(state.inbox.newest, message.round)
+            return
         state.heard_at[source] = now
         state.avoided.pop(source, None)
         match message:
@@ -159,7 +173,7 @@ class Subscriber:
                 if message.session == state.session and source in state.homes:
                     self._promise(message.rounds, out)
             case Submitted():
-                self._accepted(now, message, out)
+                self._accepted(now, source, message, out)
             case Attached():
                 if message.session == state.session and source in state.homes:
                     self._attached(source, message, out)
@@ -173,71 +187,39 @@ class Subscriber:
 
     # --- requests -----------------------------------------------------------------------------
 
-    def _check(self, requests: Sequence[msgspec.Struct]) -> None:
+    def _check(self, requests: Sequence[Request]) -> None:
         """Refuse the whole batch before anything has changed."""
-        time, count = self.state.outbox.clock.last, 0
-        topics = dict.fromkeys(self.state.inbox.topics, True)
-        for request in requests:
-            if isinstance(request, Publish | Address):
-                count += 1
-                targets = _targets(request)
-                for topic in targets:
-                    if topic not in self._publishes:
-                        raise UsageError(
-                            f"{self.name} does not publish to the topic {topic!r}",
-                            hint=f"it publishes to {', '.join(self._publishes) or 'nothing'}",
-                        )
-                homes_for(targets, self._serves, order=self._order, several=False)
-                if request.time is not None:
-                    if request.time <= time:
-                        raise UsageError(
-                            f"{self.name} has published at {time} already, and a source's times "
-                            f"increase: {request.time} is too early",
-                            hint="leave the time out, and the client's clock gives one",
-                        )
-                    time = request.time
-            elif isinstance(request, Subscribe):
-                topics.update(dict.fromkeys(request.topics, True))
-                self._homes_for(tuple(topics))
-            elif isinstance(request, Unsubscribe):
-                for topic in request.topics:
-                    topics.pop(topic, None)
-            elif isinstance(request, Migrate):
-                self._check_homes(request.homes, tuple(topics))
-            else:
-                raise UsageError(f"a causal client cannot {type(request).__name__}")
-        if len(self.state.outbox.waiting) + count > self._options.outbox_count_max:
+        count = self._rules.check(requests, self.state.inbox.topics, self.state.outbox)
+        if count > self.room:
             raise UsageError(
                 f"{self.name} has {len(self.state.outbox.waiting):,} publications that are not "
                 "ordered yet, and no room for more",
                 hint="publish more slowly, or raise outbox_count_max",
             )
 
-    def _check_homes(self, homes: tuple[str, ...], topics: tuple[str, ...]) -> None:
-        known = [one for one in homes if one in self._serves]
-        missing = [one for one in topics if not any(one in self._serves[home] for home in known)]
-        if len(known) < len(homes) or missing or (len(homes) > 1 and not self._several):
-            raise UsageError(
-                f"{self.name} cannot be served by {', '.join(homes) or 'nobody'}",
-                hint=f"the brokers are {', '.join(self._brokers)}, and one of the homes must "
-                f"serve each of {', '.join(topics)}",
-            )
+    def seq_of(self, source: str) -> int:
+        """The number of the last event of a source."""
+        return self.state.outbox.source(source).seq
+
+    def time_of(self, source: str) -> Instant:
+        """What a source publishes next has to be younger than this."""
+        return self.state.outbox.source(source).clock.last
+
+    @property
+    def room(self) -> int:
+        """So many events more can be published now."""
+        return self._options.outbox_count_max - len(self.state.outbox.waiting)
 
     def _homes_for(self, topics: tuple[str, ...]) -> tuple[str, ...]:
-        liked = [one for one in self._order if one not in self.state.avoided]
-        try:
-            return homes_for(topics, self._serves, order=liked, several=self._several)
-        except UsageError:
-            return homes_for(topics, self._serves, order=self._order, several=self._several)
+        return self._rules.homes(topics, self.state.avoided)
 
-    def _obey(self, now: Instant, request: msgspec.Struct, out: Outgoing) -> None:
+    def _obey(self, now: Instant, request: Request, out: Outgoing) -> None:
         state = self.state
         held = tuple(state.inbox.topics)
         if isinstance(request, Publish | Address):
-            targets = _targets(request)
-            event = state.outbox.new_event(
-                now, self.name, targets[0], request.attributes, request.time
-            )
+            targets = targets_of(request)
+            wanted = plain(request)
+            event = state.outbox.new_event(now, wanted.source or self.name, wanted)
             out.persist(Published(event, targets))
             out.note("publish", targets, (event,))
             state.outbox.add(event, targets)
@@ -247,7 +229,7 @@ class Subscriber:
             if new:
                 topics = (*held, *new)
                 kept = tuple(state.homes)
-                enough = all(any(t in self._serves[one] for one in kept) for t in topics)
+                enough = self._rules.suffice(kept, topics)
                 self._move(now, topics, kept if enough else self._homes_for(topics), out)
         elif isinstance(request, Unsubscribe):
             gone = tuple(one for one in dict.fromkeys(request.topics) if one in held)
@@ -256,7 +238,9 @@ class Subscriber:
                 self._move(now, topics, self._homes_for(topics) if topics else (), out)
                 out.note("unsubscribe", gone)
         elif isinstance(request, Migrate):
-            self._move(now, held, request.homes if held else (), out)
+            serves = self._rules.serves
+            homes = [one for one in request.homes if any(topic in serves[one] for topic in held)]
+            self._move(now, held, tuple(homes), out)
 
     # --- sessions -----------------------------------------------------------------------------
 
@@ -285,7 +269,7 @@ class Subscriber:
         ask = Attach(
             state.session,
             tuple(inbox.topics),
-            {topic: dict(row) for topic, row in inbox.last.items()},
+            copied(inbox.last),
             tuple(inbox.fresh),
             len(state.homes) == 1,
         )
@@ -303,7 +287,7 @@ class Subscriber:
             return
         state.attached = True
         missed: list[Waiting] = [
-            needs_of(one, self._brokers) for answer in answers for one in answer.catchup
+            needs_of(one, self._rules.brokers) for answer in answers for one in answer.catchup
         ]
         state.inbox.begin([one.floor for one in answers], missed)
         gap = tuple(sorted({topic for one in answers for topic in one.gap}))
@@ -362,14 +346,14 @@ class Subscriber:
         state = self.state
         if carried.session != state.session or not state.attached:
             return
-        state.inbox.put(needs_of(carried, self._brokers))
+        state.inbox.put(needs_of(carried, self._rules.brokers))
         self._drain(out)
         if state.inbox.held_count and not state.acknowledged:
             state.acknowledged = True
             self._acknowledge(out)
 
     def _drain(self, out: Outgoing) -> None:
-        inbox = self.state.inbox
+        inbox, before = self.state.inbox, self.state.position
         for carried in inbox.ready():
             silent = inbox.silent(carried)
             out.persist(Passed(carried, silent))
@@ -379,9 +363,12 @@ class Subscriber:
                 self._know(carried)
                 self.state.position += 1
                 out.deliver(Delivery((shown,), self.state.position))
+        if self._informs and self.state.position > before:
+            # In the same step, so that it is there before the application can answer.
+            out.send(self._informs, Known(copied(self.state.context), inbox.newest))
         if inbox.caught_up:
             inbox.finish()
-            out.persist(Caught({topic: dict(row) for topic, row in inbox.last.items()}))
+            out.persist(Caught(copied(inbox.last)))
         self._promise({}, out)
 
     def _shown(self, carried: Carried) -> Event:
@@ -418,7 +405,7 @@ class Subscriber:
 
     def _acknowledge(self, out: Outgoing) -> None:
         state, inbox = self.state, self.state.inbox
-        last = {topic: dict(row) for topic, row in inbox.last.items()}
+        last = copied(inbox.last)
         ack = Ack(state.session, last, inbox.have(), inbox.waiting_ids())
         for home in state.homes:
             out.send(home, ack)
@@ -429,27 +416,25 @@ class Subscriber:
         """Send the oldest publication; one at a time, so that each follows the one before."""
         state = self.state
         brokers = sorted(
-            self._order, key=lambda one: (one in state.avoided, one not in state.homes)
+            self._rules.order, key=lambda one: (one in state.avoided, one not in state.homes)
         )
-        first = state.outbox.submit(now, brokers, self._serves, again=again)
+        first = state.outbox.submit(now, brokers, self._rules.serves, again=again)
         if first is not None:
-            context = {topic: dict(row) for topic, row in state.context.items()}
-            out.send(state.outbox.target, Submit(*first, context, state.inbox.newest))
+            out.send(state.outbox.target, Submit(*first, copied(state.context), state.inbox.newest))
 
-    def _accepted(self, now: Instant, answer: Submitted, out: Outgoing) -> None:
-        if answer.seq not in self.state.outbox.waiting:
+    def _accepted(self, now: Instant, broker: str, answer: Submitted, out: Outgoing) -> None:
+        if answer.number not in self.state.outbox.waiting:
             return
-        record = Accepted(answer.seq, answer.origin, answer.at, answer.round)
+        record = Accepted(answer.number, broker, answer.context, answer.round)
         out.persist(record)
         self._settle(record)
         self._submit(now, out)
 
     def _settle(self, record: Accepted) -> None:
         state = self.state
-        state.outbox.settle(record.seq)
+        state.outbox.settle(record.number)
         state.inbox.newest = max(state.inbox.newest, record.round)
-        for topic, n in record.at.items():
-            lift(state.context, topic, record.origin, n)
+        join(state.context, record.context)
 
     # --- a life after a crash -----------------------------------------------------------------
 
@@ -484,7 +469,7 @@ class Subscriber:
         for record in records:
             match record:
                 case Published():
-                    state.outbox.remember(record.event, record.topics)
+                    state.outbox.add(record.event, record.topics)
                 case Accepted():
                     self._settle(record)
                 case Moved():
@@ -496,7 +481,7 @@ class Subscriber:
                         self._know(record.carried)
                         delivered.append(record.carried)
                 case Caught():
-                    inbox.floor = {topic: dict(row) for topic, row in record.last.items()}
+                    inbox.floor = copied(record.last)
                     inbox.finish()
                 case Joined():
                     for topic in record.topics:
@@ -504,14 +489,6 @@ class Subscriber:
                 case Gap():
                     delivered.append(record)
         return delivered
-
-
-def _targets(request: Publish | Address) -> tuple[str, ...]:
-    if isinstance(request, Publish):
-        return (request.topic,)
-    if not request.topics:
-        raise UsageError("an event needs a topic", hint="give at least one")
-    return tuple(dict.fromkeys(request.topics))
 
 
 def _delivery_of_gap(gap: Gap, position: int) -> Delivery:

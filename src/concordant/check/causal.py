@@ -91,8 +91,8 @@ class Witness:
     gaps: dict[str, int] = field(default_factory=dict)
     """By subscriber: how often it was told of a gap."""
     carriages: list[Carriage] = field(default_factory=list)
-    accepted: dict[tuple[str, str], str] = field(default_factory=dict)
-    """By publisher and event: the broker whose order the publisher knows."""
+    accepted: dict[tuple[str, str], Id] = field(default_factory=dict)
+    """By publisher and event: how it was ordered, as far as the publisher knows."""
     refused: list[tuple[str, str, frozenset[int]]] = field(default_factory=list)
     """Flushes as they ended: broker, dead origin, the numbers that still exist."""
     resurrected: list[tuple[str, Id]] = field(default_factory=list)
@@ -125,7 +125,6 @@ class Witness:
     def pasts(self) -> dict[Id, int]:
         """For each ordered event, everything that it follows."""
         found: dict[Id, int] = {}
-        copies = {(one.event, one.id[0]): one.id for one in self.facts.values()}
         reached = dict.fromkeys(self.deliveries, (0, 0))
         """By broker: how many deliveries are joined, and to what."""
         for fact in self.facts.values():
@@ -134,11 +133,7 @@ class Witness:
             for one in self.deliveries.get(broker, ())[count : fact.delivered_count]:
                 mask |= self.bits[one] | found[one]
             reached[broker] = (fact.delivered_count, mask)
-            own = (
-                copies.get((event, self.accepted[fact.publisher, event]))
-                for event in fact.published
-                if (fact.publisher, event) in self.accepted
-            )
+            own = (self.accepted.get((fact.publisher, event)) for event in fact.published)
             for known in (*fact.knew, *(one for one in own if one is not None)):
                 if known in found:
                     mask |= self.bits[known]

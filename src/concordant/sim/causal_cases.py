@@ -34,7 +34,7 @@ PAPER: Members = {"T1": ("A", "B", "C"), "T2": ("A", "B", "D")}
 def drawn(seed: int, *, profile: Profile = "local", mix: Mix = "calm") -> Case:
     """A case; the seed names everything."""
     rng = Random(f"{seed}/{profile}/{mix}/causal")
-    members = _members(rng)
+    members = _sparse_members(rng) if mix == "two-homes" else _members(rng)
     brokers = sorted({one for names in members.values() for one in names})
     doomed = _doomed(rng, members, brokers) if mix in ("crash", "suspicion") else []
     safe = [one for one in brokers if one not in doomed]
@@ -50,7 +50,15 @@ def drawn(seed: int, *, profile: Profile = "local", mix: Mix = "calm") -> Case:
     times = [one.at_ms for one in acts if one is not None]
     busy = mix in ("migration", "two-homes")
     moves = rng.randint(3, 8) if busy else rng.choice((0, 0, 1, 3))
-    acts += [_move(rng, members, clients, duration, two_homes) for _ in range(moves)]
+    held = {one.name: set(one.topics) for one in clients}
+    for _ in range(moves):
+        move = _move(rng, members, clients, duration, two_homes)
+        if move is not None and move.subscribe and profile == "rounds":
+            wanted = held[move.client] | set(move.subscribe)
+            if not any(wanted <= set(_serves(members)[one]) for one in safe):
+                continue  # nobody who stays could serve all of it
+            held[move.client] = wanted
+        acts.append(move)
     low_us = rng.choice((100, 500))
     return Case(
         members,
@@ -76,6 +84,15 @@ def _members(rng: Random) -> Members:
     }
 
 
+def _sparse_members(rng: Random) -> Members:
+    """Every topic at two brokers, so that few brokers serve what a client wants."""
+    brokers = ["A", "B", "C", "D", "E"][: rng.randint(3, 5)]
+    return {
+        f"T{number}": tuple(sorted(rng.sample(brokers, 2)))
+        for number in range(1, rng.randint(3, 4) + 1)
+    }
+
+
 def _doomed(rng: Random, members: Members, brokers: list[str]) -> list[str]:
     used = len(brokers)
     many = rng.sample(brokers, min((used - 1) // 2, rng.randint(1, 2)))
@@ -85,7 +102,7 @@ def _doomed(rng: Random, members: Members, brokers: list[str]) -> list[str]:
 def _client(
     rng: Random, name: str, members: Members, safe: list[str], *, two_homes: bool
 ) -> Client:
-    topics = rng.sample(sorted(members), rng.randint(1, len(members)))
+    topics = rng.sample(sorted(members), rng.randint(1 + two_homes, len(members)))
     serves = _serves(members)
     if not two_homes:  # one broker that stays must be able to serve everything
         home = rng.choice(safe)
