@@ -2,9 +2,11 @@
 
 Five publishers, five topics, five events per second each, of three kinds at random; two subscribers
 look for the kinds 1, 2, 3 in this order; an overlay of 100 nodes carries the events. The paper
-reports 35 % without order and 100 % with it. It does not say how detections are counted, so both
+reports 35 % without order and 100 % with it. It does not say how detections are counted, so three
 readings are measured: the very same relations (which a subscriber's earlier choices influence as
-well), and sequences that one subscriber found and the other saw in the same order.
+well; 2 %), sequences that one subscriber found and the other saw in the same order (45 %), and, as
+the introduction has it ("the sequence of notifications"), three notifications in a row at one
+subscriber that the other saw in the same order (30 %, single runs 18 % to 37 %).
 """
 
 from __future__ import annotations
@@ -63,12 +65,15 @@ def test_with_one_order_both_find_all_sequences_in_the_same_order(protocol: str)
 
 
 def test_without_order_less_than_half_of_the_sequences_are_seen_by_both() -> None:
-    same, ordered = [], []
+    same, ordered, in_a_row = [], [], []
     for seed in SEEDS:
         outcome = simulate(scenario_with("none"), seed=seed)
         (one, saw_one), (other, saw_other) = (sequences(outcome, name) for name in ("s1", "s2"))
         same.append(in_common(one, other))
         ordered += [in_order(one, saw_other), in_order(other, saw_one)]
+        for mine, theirs in ((saw_one, saw_other), (saw_other, saw_one)):
+            in_a_row.append(in_order(zip(mine, mine[1:], mine[2:], strict=False), theirs))
+    assert 0.25 < mean(in_a_row) < 0.4
     assert 0.25 < mean(ordered) < 0.5
     assert mean(same) < 0.1
 
