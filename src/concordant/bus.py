@@ -60,13 +60,15 @@ class Bus:
         token: str = "",
         authority: str = "",
         strategies: Iterable[str] | None = None,
+        topics: Mapping[str, Mapping[str, str]] | None = None,
         options: CallerOptions | None = None,
     ) -> None:
         """
         `name` is the source of what is published; without one, a name is drawn. `token` is what the
         cluster wants to see of applications. `authority` is a file with the certificate of the
-        authority that signed the nodes': with it, connections are secured by TLS. `strategies` are
-        the orders that a bus in memory offers, if others than usual.
+        authority that signed the nodes': with it, connections are secured by TLS. A bus in memory
+        is told here what else a cluster file says: the `strategies` that it offers, and the kinds
+        of attributes by topic.
         """
         self.name = name or f"app-{secrets.token_hex(4)}"
         self._url = url
@@ -74,12 +76,13 @@ class Bus:
         self._options = options
         self._tls = _trusting(authority) if authority else None
         self._strategies = tuple(strategies) if strategies is not None else None
+        self._topics = topics
         self._callers: dict[str, Caller] = {}
         self._node: Node | None = None
         self._sessions: set[asyncio.Task[None]] = set()
         self._pen: Pen | None = None
         self._picking = asyncio.Lock()
-        self._entry = _entry(url, in_memory=self._strategies is not None)
+        self._entry = _entry(url, in_memory=strategies is not None or topics is not None)
 
     @classmethod
     def open(cls, url: str = "memory:", **options: Any) -> Bus:
@@ -93,7 +96,7 @@ class Bus:
 
     async def __aenter__(self) -> Bus:
         if not self._entry:
-            self._node = Node(memory_cluster(self._strategies), "memory")
+            self._node = Node(memory_cluster(self._strategies, self._topics), "memory")
             await self._node.start(door=False)
         try:
             await self._caller(self._entry)
@@ -402,7 +405,9 @@ def _entry(url: str, *, in_memory: bool) -> str:
     if kind == "memory" and colon and not rest:
         return ""
     if in_memory:
-        raise UsageError("strategies are chosen by the cluster file", hint="leave them out")
+        raise UsageError(
+            "strategies and topics are named by the cluster file", hint="leave them out"
+        )
     if kind == "tcp" and rest.startswith("//"):
         door = rest.removeprefix("//").rstrip("/")
         address_of(door, place=url)

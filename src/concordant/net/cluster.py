@@ -146,14 +146,14 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read_cluster(path: Path) -> Cluster:
     """A cluster from its file."""
     found = read_toml(path, Cluster, what="cluster file")
-    _check(found, place=str(path))
+    check_cluster(found, place=str(path))
     return found
 
 
 def cluster_from(text: str, *, place: str = "cluster") -> Cluster:
     """A cluster from the text of a file; `place` is named in errors."""
     found = decode_toml(text, Cluster, place=place)
-    _check(found, place=place)
+    check_cluster(found, place=place)
     return found
 
 
@@ -175,7 +175,8 @@ def address_of(text: str, *, place: str) -> Address:
 # --- what no single value shows to be wrong -------------------------------------------------------
 
 
-def _check(found: Cluster, *, place: str) -> None:
+def check_cluster(found: Cluster, *, place: str) -> None:
+    """Refuse a cluster that cannot work; `place` is named in the error."""
     head = found.cluster
 
     def refuse(message: str, where: str, hint: str = "") -> None:

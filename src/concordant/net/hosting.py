@@ -194,6 +194,13 @@ class Hosting:
             )
         one = Hosted(id, asked, strategy, (), self._outlet(asked, taken))
         self._machine(one)  # what is wrong with the text is said before anything is kept
+        unknown = [topic for topic in one.topics if topic not in self._setting.topics]
+        if strategy.declared and unknown:
+            raise UsageError(
+                f"the strategy {strategy.name!r} knows declared topics only, not {unknown[0]!r}",
+                hint=f"declared are {', '.join(self._setting.topics) or 'none'}; [topics] of the "
+                "cluster file declares them",
+            )
         self._hosted[id] = one
         return one
 

@@ -114,6 +114,7 @@ class Inlet:
                         "by the clock, they cannot lie in the past",
                     )
                 last = request.time
+            feed.publisher.check(tuple(new))
 
     async def settled(self) -> None:
         """Wait until everything given so far is durable in all feeds."""

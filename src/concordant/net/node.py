@@ -11,17 +11,23 @@ from __future__ import annotations
 import asyncio
 import secrets
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
-
 from concordant.errors import ConcordantError, UsageError
 from concordant.machine.effects import Note
 from concordant.net.carrier import MemoryCarrier, MeshCarrier
-from concordant.net.cluster import Cluster, address_of, cluster_from, secret, tls_contexts
+from concordant.net.cluster import (
+    Cluster,
+    Head,
+    NodeSpec,
+    address_of,
+    check_cluster,
+    secret,
+    tls_contexts,
+)
 from concordant.net.door import Door
 from concordant.net.flow import Flow, Held, Hold
 from concordant.net.host import Place, microseconds
@@ -39,13 +45,18 @@ WATCH_S = 0.05
 """So often the node looks for slow applications and for machines that died."""
 
 
-def memory_cluster(strategies: tuple[str, ...] | None = None) -> Cluster:
+def memory_cluster(
+    strategies: tuple[str, ...] | None = None, topics: Mapping[str, Mapping[str, str]] | None = None
+) -> Cluster:
     """A cluster of one node that lives in one process."""
-    found = cluster_from('[cluster]\nname = "memory"\n[nodes.memory]\ndoor = "memory:0"\n')
-    if strategies is None:
-        return found
-    head = msgspec.structs.replace(found.cluster, strategies=strategies)
-    return msgspec.structs.replace(found, cluster=head)
+    head: dict[str, Any] = {"name": "memory"}
+    if strategies is not None:
+        head["strategies"] = strategies
+    declared = {name: dict(kinds) for name, kinds in (topics or {}).items()}
+    nodes = {"memory": NodeSpec("memory:0")}
+    found = Cluster(Head(**head), nodes, topics=declared)
+    check_cluster(found, place="memory:")
+    return found
 
 
 class Node:

@@ -28,7 +28,7 @@ from concordant.machine.detector import (
     Trusted,
     Watch,
 )
-from concordant.machine.inputs import Message, Record
+from concordant.machine.inputs import Message, Record, Request
 from concordant.machine.view import View
 from concordant.order.broadcast.sequencer import (
     Acknowledged,
@@ -116,6 +116,8 @@ class Publisher(Machine, Protocol):
 
     def time_of(self, source: str) -> int: ...
 
+    def check(self, requests: tuple[Request, ...]) -> None: ...
+
     @property
     def room(self) -> int: ...
 
@@ -153,6 +155,8 @@ class Strategy(msgspec.Struct, frozen=True):
     """Deliveries come by time, so that a pattern may forget what is too old."""
     composite: bool = True
     """Patterns may be subscribed."""
+    declared: bool = False
+    """Only topics that the cluster declares may be published and subscribed."""
     transports: tuple[str, ...] = TRANSPORTS
 
     def __post_init__(self) -> None:
@@ -229,7 +233,10 @@ def _sequencing(name: str, level: str, edge_on: int) -> Strategy:
 
     def client(setting: Setting, address: str) -> Publisher:
         return SequencingClient(
-            address, sequencers=addresses(setting), publishes=None, options=options(setting)
+            address,
+            sequencers=addresses(setting),
+            publishes=None,
+            options=options(setting),
         )
 
     def sequencer(topic: str) -> Make:
@@ -247,6 +254,7 @@ def _sequencing(name: str, level: str, edge_on: int) -> Strategy:
     return Strategy(
         level,
         name,
+        declared=True,
         subscriber=client,
         publisher=client,
         parts=lambda setting: (

@@ -178,6 +178,10 @@ class Client(ABC):
 
     # --- requests -----------------------------------------------------------------------------
 
+    def check(self, requests: tuple[Request, ...]) -> None:
+        """Raise what a command with these requests would raise now."""
+        self._check(requests)
+
     def _check(self, requests: tuple[Request, ...]) -> None:
         """Refuse the whole batch before anything has changed."""
         lasts: dict[str, Instant] = {}
