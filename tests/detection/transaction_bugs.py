@@ -26,6 +26,7 @@ from concordant.transact import answers, context, contextual, isolated, markers
 from concordant.transact.acks import Acks, Performing
 from concordant.transact.actions import Plan, Step
 from concordant.transact.client import TransactClient
+from concordant.transact.endings import EndingRouter
 from concordant.transact.isolated import IsolatedRouter
 from concordant.transact.messages import Decide, Mark, Performed
 from concordant.transact.shared import SharedRouter
@@ -427,13 +428,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     def drop_if_over(self: Any, tx: str) -> None:
         del self.state.decided[tx]
 
-    def tell(self: Any, hop: str, tx: str) -> None:
-        if tx not in self.state.decided:
-            right(self, hop, tx)
-
-    right = SharedRouter.tell
-    patch.setattr(SharedRouter, "_drop_if_over", drop_if_over)
-    patch.setattr(IsolatedRouter, "_drop_if_over", drop_if_over)
+    patch.setattr(EndingRouter, "_drop_if_over", drop_if_over)
 
 
 # --- links, logs and regular traffic --------------------------------------------------------------

@@ -16,25 +16,31 @@ from __future__ import annotations
 
 import msgspec
 
-from concordant.machine.effects import CancelTimer, Effect, Note, SetTimer
+from concordant.machine.effects import CancelTimer, SetTimer
 from concordant.machine.inputs import Message
-from concordant.machine.instant import Instant
 from concordant.route.broker import route
 from concordant.route.messages import Hello
 from concordant.route.router import Tables
 from concordant.transact.context import clash, new_context
+from concordant.transact.endings import (
+    LATE,
+    LOST,
+    UNKNOWN,
+    Decided,
+    EndingRouter,
+    Endings,
+    timer_of,
+)
 from concordant.transact.merge import merge, recalled
 from concordant.transact.messages import (
     Ask,
     Decide,
     DecisionTaken,
-    Ended,
     EndTaken,
     Finished,
     Forget,
     Init,
     NotificationTaken,
-    Notified,
     Open,
     Opened,
     Prepare,
@@ -43,7 +49,6 @@ from concordant.transact.messages import (
     Vote,
 )
 from concordant.transact.options import TransactOptions
-from concordant.transact.shared import LATE, LOST, UNKNOWN, Decided, timer_of
 from concordant.transact.versions import VersionedRouter, Versions
 
 CLASH = "it clashes with another transaction"
@@ -60,17 +65,15 @@ class Preparing(msgspec.Struct):
     """The vote has gone up."""
 
 
-class IsolatedState(msgspec.Struct):
+class IsolatedState(Endings, kw_only=True):
     """What a broker remembers of isolated transactions beside their contexts."""
 
-    begun: dict[str, str] = {}
+    begun: dict[str, str] = msgspec.field(default_factory=dict)
     """The client here that began each transaction."""
-    stages: dict[str, str] = {}
+    stages: dict[str, str] = msgspec.field(default_factory=dict)
     """At the root: `open` or `preparing`."""
-    preparing: dict[str, Preparing] = {}
+    preparing: dict[str, Preparing] = msgspec.field(default_factory=dict)
     """In the order in which the root asked."""
-    decided: dict[str, Decided] = {}
-    mailboxes: dict[str, int] = {}
 
 
 class _Saved(msgspec.Struct):
@@ -79,7 +82,7 @@ class _Saved(msgspec.Struct):
     state: IsolatedState
 
 
-class IsolatedRouter(VersionedRouter):
+class IsolatedRouter(EndingRouter, VersionedRouter):
     """A router that keeps transactions apart."""
 
     def __init__(
@@ -94,10 +97,7 @@ class IsolatedRouter(VersionedRouter):
         super().__init__(name, neighbours)
         self.parent = parent
         self.options = options or TransactOptions()
-        self.state = IsolatedState()
-        self.effects: list[Effect] = []
-        self.now: Instant = 0
-        self.cause = 0
+        self.state: IsolatedState = IsolatedState()
 
     def take(self, hop: str, message: Message) -> None:
         """Do what a message asks for."""
@@ -189,10 +189,6 @@ class IsolatedRouter(VersionedRouter):
             self.versions.contexts[message.tx].parts[client] = True
             self.out.append((client, Opened(message.tx)))
 
-    def did(self, tx: str, op: str) -> None:
-        """For the history: an operation was done here."""
-        self.effects.append(Note("did", "transaction", (tx, op), cause=self.cause))
-
     def prepare(self, message: Prepare) -> None:
         self.down(message)
         children = {one: True for one in self.neighbours if one != self.parent}
@@ -217,11 +213,9 @@ class IsolatedRouter(VersionedRouter):
         context = self.versions.contexts.get(tx)
         if context is None:
             return UNKNOWN
-        counts = dict(self.state.mailboxes)
-        for client, _, _ in context.outbox:
-            counts[client] = counts.get(client, 0) + 1
-            if counts[client] > self.options.mailbox_count_max:
-                return f"the mailbox of {client} is full"
+        full = self.full(context.outbox)
+        if full:
+            return full
         filters = [entry.filter for entry in self.seen_subscriptions(context)]
         for number, writes in self.versions.log:
             if number > context.base and clash(context.ops, writes, filters):
@@ -287,76 +281,29 @@ class IsolatedRouter(VersionedRouter):
                 owed.pop(one, None)
         waiting = {one: True for one in self.neighbours if one != self.parent}
         state.decided[tx] = Decided(decision.committed, decision.reason, self.parent, waiting, owed)
-        said = "committed" if decision.committed else "aborted"
-        self.effects.append(Note("decided", "transaction", (tx, said), cause=self.cause))
+        self.say_decided(tx, decision.committed)
         if context is not None and decision.committed:
             merge(self, tx, context)
             for one in context.stale:
                 self.out.append((one, recalled(context, one)))
-            for to, op, event in context.outbox:
-                state.mailboxes[to] = state.mailboxes.get(to, 0) + 1
-                self.out.append((to, Notified(tx, op, event)))
+            self.notify(tx, context.outbox)
         self.prune()
         for one in owed:
             self.tell(one, tx)
         if not waiting:
-            self._all_taken(tx)
+            self.all_taken(tx)
         for other in list(state.preparing):
             if other in state.preparing:
                 self._judge(other)
 
-    def taken(self, hop: str, tx: str) -> None:
-        decided = self.state.decided.get(tx)
-        if decided is not None and decided.waiting.pop(hop, False) and not decided.waiting:
-            self._all_taken(tx)
-
-    def _all_taken(self, tx: str) -> None:
-        if self.parent:
-            self.out.append((self.parent, DecisionTaken(tx)))
-        else:
-            self.down(Forget(tx))
-            self.forget(tx)
-
     def forget(self, tx: str) -> None:
         self.versions.draining.pop(tx, None)
-        decided = self.state.decided.get(tx)
-        if decided is not None:
-            decided.forgotten = True
-            self._drop_if_over(tx)
+        super().forget(tx)
 
-    def end_taken(self, hop: str, tx: str) -> None:
-        decided = self.state.decided.get(tx)
-        if decided is not None:
-            decided.owed.pop(hop, None)
-            self._drop_if_over(tx)
-
-    def _drop_if_over(self, tx: str) -> None:
-        decided = self.state.decided[tx]
-        if decided.forgotten and not decided.owed:
-            del self.state.decided[tx]
-
-    def tell(self, hop: str, tx: str) -> None:
-        """The outcome, to a client that asks; that nobody knows of it means that it was aborted."""
-        decided = self.state.decided.get(tx)
-        if decided is not None:
-            self.out.append((hop, Ended(tx, decided.committed, decided.reason)))
-        elif tx not in self.versions.contexts and tx not in self.state.begun:
-            self.out.append((hop, Ended(tx, False, UNKNOWN)))
-
-    def tell_late(self, hop: str, tx: str) -> None:
-        """To a client whose message came after the end, if it was not told already."""
-        decided = self.state.decided.get(tx)
-        if not self.is_broker(hop) and (decided is None or hop not in decided.owed):
-            self.tell(hop, tx)
+    def is_open(self, tx: str) -> bool:
+        return tx in self.versions.contexts or tx in self.state.begun
 
     # --- clients ------------------------------------------------------------------------------
-
-    def make_room(self, client: str) -> None:
-        count = self.state.mailboxes.get(client, 0) - 1
-        if count > 0:
-            self.state.mailboxes[client] = count
-        else:
-            self.state.mailboxes.pop(client, None)
 
     def greet(self, client: str) -> None:
         """A client without memory: what it took part in cannot go on."""

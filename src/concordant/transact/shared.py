@@ -17,14 +17,22 @@ from collections.abc import Mapping
 
 import msgspec
 
-from concordant.machine.effects import CancelTimer, Effect, Note, SetTimer
+from concordant.machine.effects import CancelTimer, SetTimer
 from concordant.machine.inputs import Message
-from concordant.machine.instant import Instant
 from concordant.model.event import Event
 from concordant.route.broker import route
 from concordant.route.messages import Hello, Subscribed, Unsubscribed, Welcome
 from concordant.route.router import Tables
 from concordant.transact.acks import Acks
+from concordant.transact.endings import (
+    LATE,
+    LOST,
+    UNKNOWN,
+    Decided,
+    EndingRouter,
+    Endings,
+    timer_of,
+)
 from concordant.transact.messages import (
     Ask,
     Decide,
@@ -35,7 +43,6 @@ from concordant.transact.messages import (
     Forget,
     Mark,
     NotificationTaken,
-    Notified,
     Place,
     Prepare,
     Refuse,
@@ -44,10 +51,6 @@ from concordant.transact.messages import (
 )
 from concordant.transact.options import TransactOptions
 from concordant.transact.tags import TaggedRouter, Tags
-
-LOST = "a client of it lost its memory"
-LATE = "it took too long"
-UNKNOWN = "nobody knows of it"
 
 
 class Echoing(msgspec.Struct):
@@ -78,29 +81,13 @@ class Live(msgspec.Struct):
     """Who has not voted."""
 
 
-class Decided(msgspec.Struct):
-    """A tombstone."""
-
-    committed: bool
-    reason: str
-    origin: str
-    waiting: dict[str, bool]
-    """Neighbours that have not done what was decided."""
-    owed: dict[str, bool]
-    """Clients that do not know the outcome."""
-    forgotten: bool = False
-
-
-class SharedState(msgspec.Struct):
+class SharedState(Endings, kw_only=True):
     """What a broker remembers of open and static transactions."""
 
-    coordinated: dict[str, str] = {}
+    coordinated: dict[str, str] = msgspec.field(default_factory=dict)
     """The client of each transaction that is decided here and is not yet."""
-    live: dict[str, Live] = {}
-    decided: dict[str, Decided] = {}
-    mailboxes: dict[str, int] = {}
-    """Events on their way to each client."""
-    retracted: dict[str, str] = {}
+    live: dict[str, Live] = msgspec.field(default_factory=dict)
+    retracted: dict[str, str] = msgspec.field(default_factory=dict)
     """Subscriptions that ended while their beginning waits here, with their transactions."""
 
 
@@ -110,7 +97,7 @@ class _Saved(msgspec.Struct):
     state: SharedState
 
 
-class SharedRouter(TaggedRouter):
+class SharedRouter(EndingRouter, TaggedRouter):
     """A router that ends transactions."""
 
     def __init__(
@@ -122,10 +109,7 @@ class SharedRouter(TaggedRouter):
     ) -> None:
         super().__init__(name, neighbours)
         self.options = options or TransactOptions()
-        self.state = SharedState()
-        self.effects: list[Effect] = []
-        self.now: Instant = 0
-        self.cause = 0
+        self.state: SharedState = SharedState()
 
     def take(self, hop: str, message: Message) -> None:
         """Do what a message asks for."""
@@ -195,9 +179,8 @@ class SharedRouter(TaggedRouter):
         if len(state.coordinated) > self.options.transaction_count_max:
             self.decide(tx, False, "too many transactions are open at its broker")
 
-    def did(self, tx: str, op: str) -> None:
-        """For the history: an operation was done here."""
-        self.effects.append(Note("did", "transaction", (tx, op), cause=self.cause))
+    def is_open(self, tx: str) -> bool:
+        return tx in self.state.live
 
     # --- prepare and vote ---------------------------------------------------------------------
 
@@ -220,23 +203,14 @@ class SharedRouter(TaggedRouter):
         """Everything before it is done here: can it be committed?"""
         live = self.state.live[message.tx]
         live.asked_by = hop
-        full = self._full(live)
+        full = self.full(live.outbox)
         if full:
-            self._vote_up(message.tx, live, False, f"the mailbox of {full} is full")
+            self._vote_up(message.tx, live, False, full)
             return
         live.votes = {other: True for other in self.neighbours if other != hop}
         self.flood(message, but=hop)
         if not live.votes:
             self._vote_up(message.tx, live, True, "")
-
-    def _full(self, live: Live) -> str:
-        """A client whose mailbox has no room."""
-        counts = dict(self.state.mailboxes)
-        for client, _, _ in live.outbox:
-            counts[client] = counts.get(client, 0) + 1
-            if counts[client] > self.options.mailbox_count_max:
-                return client
-        return ""
 
     def vote(self, hop: str, message: Vote) -> None:
         live = self.state.live.get(message.tx)
@@ -265,7 +239,7 @@ class SharedRouter(TaggedRouter):
 
     def wake(self, name: str) -> None:
         """A timer fired."""
-        tx = name.removeprefix(_TIMER)
+        tx = name.removeprefix(timer_of(""))
         if tx in self.state.coordinated:
             self.decide(tx, False, LATE)
 
@@ -292,69 +266,15 @@ class SharedRouter(TaggedRouter):
         state.decided[tx] = Decided(decision.committed, decision.reason, hop, waiting, owed)
         state.retracted = {id: other for id, other in state.retracted.items() if other != tx}
         self.settle(tx, decision.committed)
-        said = "committed" if decision.committed else "aborted"
-        self.effects.append(Note("decided", "transaction", (tx, said), cause=self.cause))
+        self.say_decided(tx, decision.committed)
         if live is not None and decision.committed:
-            for client, op, event in live.outbox:
-                state.mailboxes[client] = state.mailboxes.get(client, 0) + 1
-                self.out.append((client, Notified(tx, op, event)))
+            self.notify(tx, live.outbox)
         for client in owed:
             self.tell(client, tx)
         if not waiting:
-            self._all_taken(tx)
-
-    def taken(self, hop: str, tx: str) -> None:
-        decided = self.state.decided.get(tx)
-        if decided is not None and decided.waiting.pop(hop, False) and not decided.waiting:
-            self._all_taken(tx)
-
-    def _all_taken(self, tx: str) -> None:
-        origin = self.state.decided[tx].origin
-        if origin:
-            self.out.append((origin, DecisionTaken(tx)))
-        else:
-            self.flood(Forget(tx))
-            self.forget(tx)
-
-    def forget(self, tx: str) -> None:
-        decided = self.state.decided.get(tx)
-        if decided is not None:
-            decided.forgotten = True
-            self._drop_if_over(tx)
-
-    def end_taken(self, hop: str, tx: str) -> None:
-        decided = self.state.decided.get(tx)
-        if decided is not None:
-            decided.owed.pop(hop, None)
-            self._drop_if_over(tx)
-
-    def _drop_if_over(self, tx: str) -> None:
-        decided = self.state.decided[tx]
-        if decided.forgotten and not decided.owed:
-            del self.state.decided[tx]
-
-    def tell(self, hop: str, tx: str) -> None:
-        """The outcome, to a client that asks; that nobody knows of it means that it was aborted."""
-        decided = self.state.decided.get(tx)
-        if decided is not None:
-            self.out.append((hop, Ended(tx, decided.committed, decided.reason)))
-        elif tx not in self.state.live:
-            self.out.append((hop, Ended(tx, False, UNKNOWN)))
-
-    def tell_late(self, hop: str, tx: str) -> None:
-        """To a client whose message came after the end, if it was not told already."""
-        decided = self.state.decided.get(tx)
-        if not self.is_broker(hop) and (decided is None or hop not in decided.owed):
-            self.tell(hop, tx)
+            self.all_taken(tx)
 
     # --- clients ------------------------------------------------------------------------------
-
-    def make_room(self, client: str) -> None:
-        count = self.state.mailboxes.get(client, 0) - 1
-        if count > 0:
-            self.state.mailboxes[client] = count
-        else:
-            self.state.mailboxes.pop(client, None)
 
     def greet(self, client: str) -> None:
         """A client without memory: what it took part in cannot go on."""
@@ -438,11 +358,3 @@ class SharedRouter(TaggedRouter):
         saved = msgspec.msgpack.decode(data, type=_Saved)
         super().restore(msgspec.msgpack.encode(saved.tables))
         self.tags, self.state = saved.tags, saved.state
-
-
-_TIMER = "transaction "
-
-
-def timer_of(tx: str) -> str:
-    """The timer of a transaction at its coordinator."""
-    return f"{_TIMER}{tx}"
