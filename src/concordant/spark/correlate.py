@@ -23,7 +23,7 @@ from concordant.model.kind import Kind
 from concordant.spark import batch, state_store
 from concordant.spark.job import OWN_FIELDS, Job, make_job
 from concordant.spark.normalise import travelling
-from concordant.spark.release import Release, release_of
+from concordant.spark.release import Release, duration_us, release_of
 from concordant.spark.scan import Scan, scan_of
 from concordant.spark.scan import answers_of as scanned
 from concordant.spark.schema import Input, read_schema, topics_of
@@ -77,6 +77,7 @@ def correlate(
     consume: str | None = None,
     attributes: Sequence[str] | str | None = None,
     bad: str = "fail",
+    unique: str | None = None,
     topic: str | None = None,
     release: str | Release | None = None,
     bucket_count: int = 16,
@@ -89,7 +90,8 @@ def correlate(
     from topic to DataFrame. `columns` name the columns to use: `time="ts"`, `source=…`, `seq=…`,
     `id=…`, `topic_column=…`. `attributes` are shown with each event: those named, `"*"` for all, or
     those that the subscriptions read. A row that cannot be an event ends the job, or is left out
-    with `bad="skip"`. For a stream, `release` says when its events may be matched, the state lies
+    with `bad="skip"`; with `unique="10 min"` so is one whose id was there so shortly before, in the
+    same partition. For a stream, `release` says when its events may be matched, the state lies
     in Spark's own store in `bucket_count` blobs, and the result is a stream for any sink. Tables
     that are plain Parquet files on a local master may be read by the workers themselves:
     `scan="worker"` insists on it, `"jvm"` forbids it, and `explain` tells the choice.
@@ -107,6 +109,7 @@ def correlate(
         consume=consume,
         attributes=attributes,
         bad=bad,
+        unique=unique,
         topic=topic,
         **columns,
     )
@@ -167,6 +170,7 @@ def ask(
     consume: str | None = None,
     attributes: Sequence[str] | str | None = None,
     bad: str = "fail",
+    unique: str | None = None,
     topic: str | None = None,
     topic_column: str = "topic",
     time: str = "time",
@@ -206,6 +210,7 @@ def ask(
         attributes=attributes,
         time_ordered=time_ordered,
         skip_bad=bad == "skip",
+        unique_us=0 if unique is None else duration_us(unique, "unique"),
         generations=generations,
         muted=muted,
     )

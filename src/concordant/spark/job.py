@@ -45,6 +45,8 @@ class Job:
     """False where the order is a log's own and times may go back."""
     skip_bad: bool = False
     """What becomes of a row that cannot be an event: skipped and told, or the end of the run."""
+    unique_us: int = 0
+    """An id that comes again within this time is set aside; 0: ids are not compared."""
     muted: frozenset[str] = frozenset()
     """Subscriptions that nobody wants any more, but whose kernel others still live in."""
 
@@ -119,6 +121,7 @@ def make_job(
     attributes: Sequence[str] | str | None = None,
     time_ordered: bool = True,
     skip_bad: bool = False,
+    unique_us: int = 0,
     generations: Sequence[Sequence[str]] | None = None,
     muted: Iterable[str] = (),
 ) -> Job:
@@ -165,6 +168,7 @@ def make_job(
         tuple(shown),
         time_ordered,
         skip_bad,
+        unique_us,
         frozenset(muted),
     )
 

@@ -17,7 +17,7 @@ import msgspec
 from concordant.errors import UsageError
 from concordant.files.subscriptions import read_subscriptions
 from concordant.model.subscription import Subscription
-from concordant.spark.release import Release, release_of
+from concordant.spark.release import Release, duration_us, release_of
 
 
 class Source(msgspec.Struct, forbid_unknown_fields=True):
@@ -92,6 +92,8 @@ class Bad(msgspec.Struct, forbid_unknown_fields=True):
     rows: Literal["fail", "skip"] = "fail"
     path: str = ""
     """A folder for rows that were set aside, with the reason."""
+    unique: str | None = None
+    """An id that comes again within this time is such a row."""
 
 
 class Pipeline(msgspec.Struct, forbid_unknown_fields=True):
@@ -219,6 +221,8 @@ def _check(pipeline: Pipeline, place: str) -> None:
             refuse(f"sink {number}: a {sink.kind} sink needs a path", 'path = "out/relations"')
         if sink.kind == "kafka" and not (sink.servers and sink.kafka_topic):
             refuse(f"sink {number}: a kafka sink needs servers and kafka_topic", "add them")
+    if pipeline.bad.unique is not None:
+        duration_us(pipeline.bad.unique, "unique")
     if pipeline.stream is not None:
         release_of_stream(pipeline.stream)
         trigger_of(pipeline.stream)

@@ -22,6 +22,7 @@ from concordant.correlate.plan import Plan, SubscriptionPlan
 from concordant.files.write import array_of
 from concordant.model.kind import Kind, Value
 from concordant.spark.job import Job
+from concordant.spark.repeats import event_ids
 from concordant.spark.rows import Rejected
 
 INSTANT = pa.timestamp("us", "UTC")
@@ -146,14 +147,10 @@ def _stage_table(job: Job, found: Found, stage: int, paths: _Paths | None) -> An
 
 def _events(job: Job, batch: Batch) -> Any:
     """Events as structs."""
-    source = array_of(batch.source)
-    ids = pc.binary_join_element_wise(source, pa.array(batch.seq).cast(pa.string()), ":")
-    if batch.ids is not None:
-        ids = pc.coalesce(array_of(batch.ids), ids)
     arrays = [
-        ids,
+        event_ids(batch),
         array_of(Column(Kind.STRING, batch.topic, None, batch.topic_names)),
-        source,
+        array_of(batch.source),
         pa.array(batch.seq),
         pa.array(batch.time, INSTANT),
     ]

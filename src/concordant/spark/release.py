@@ -62,9 +62,9 @@ def release_of(text: str, *, sources: Iterable[str] = (), idle: str | None = Non
     'watermark 10 s'
     """
     mode, _, rest = text.strip().partition(" ")
-    idle_us = None if idle is None else _duration(idle, "idle")
+    idle_us = None if idle is None else duration_us(idle, "idle")
     if mode == "watermark":
-        return Release("watermark", _duration(rest, "watermark"), tuple(sources), idle_us)
+        return Release("watermark", duration_us(rest, "watermark"), tuple(sources), idle_us)
     if mode in ("log", "frontier") and not rest:
         return Release(mode, 0, tuple(sources), idle_us)  # type: ignore[arg-type]
     raise UsageError(
@@ -82,7 +82,8 @@ def advanced(marks: Mapping[str, int], new: Iterable[tuple[str, int]]) -> dict[s
     return dict(sorted(found.items()))
 
 
-def _duration(text: str, what: str) -> int:
+def duration_us(text: str, what: str) -> int:
+    """Microseconds of a duration; `what` needs it."""
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise UsageError(

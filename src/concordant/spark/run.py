@@ -145,6 +145,7 @@ def _run_tables(pipeline: Pipeline, inputs: list[Input], report: Report, show: S
         questions_of(pipeline),
         attributes=pipeline.question.attributes,
         bad=pipeline.bad.rows,
+        unique=pipeline.bad.unique,
     )
     answers = asked.answers().persist()
     try:
@@ -182,6 +183,7 @@ def _run_stream(
         bucket_count=settings.buckets,
         attributes=pipeline.question.attributes,
         bad=pipeline.bad.rows,
+        unique=pipeline.bad.unique,
         progress=settings.progress,
     )
     delivery = Delivery(pipeline, stream.asked.job, show, release.mode != "log")

@@ -24,6 +24,8 @@ class BucketState(msgspec.Struct):
 
     kernels: list[bytes | None] = []
     """One per set of the job; None where no event came yet. Each carries its own fingerprint."""
+    seen: list[bytes] = []
+    """One per set: the ids that are remembered, where ids must not come again."""
     held: bytes = b""
     """Rows that wait for their release, as an Arrow stream."""
     held_count: int = 0

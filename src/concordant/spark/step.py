@@ -23,6 +23,7 @@ from concordant.model.event import OrderKey
 from concordant.model.kind import INT_MAX
 from concordant.spark.job import Job
 from concordant.spark.relations import answer_schema, found_table, rejected_table, told
+from concordant.spark.repeats import Seen, ids_by_key
 from concordant.spark.rows import (
     MARK,
     SEQ,
@@ -59,6 +60,8 @@ class Bucket:
             kernels[index] = None
         self._kernels: list[Kernel | None] = [None] * len(job.sets)
         self._last: list[OrderKey | None] = [None] * len(job.sets)
+        seen = [*self.state.seen, *[b""] * len(job.sets)][: len(job.sets)]
+        self._seen = [Seen(job.unique_us, one) for one in seen] if job.unique_us else []
         self.counts: Counter[str] = Counter()
         """What was done since it was last told; of sizes, what they were then, as a negative."""
         self.counts.subtract(_sizes(saved or b"", self.state))
@@ -80,6 +83,9 @@ class Bucket:
         batch, rejected = batch_of(self.job, table)
         ordered = in_order(batch) if self.job.time_ordered else batch
         batch, repeated = self._without_repeats(index, ordered)
+        if self._seen and len(batch):
+            batch, again = self._without_known_ids(index, batch)
+            repeated += again
         answers = self.reject(rejected + repeated)
         if len(batch):
             found = self._kernel(index).step(batch)
@@ -129,6 +135,14 @@ class Bucket:
             _rejected(batch, int(row), "repeated", what) for row in np.flatnonzero(same)
         ]
 
+    def _without_known_ids(self, index: int, batch: Batch) -> tuple[Batch, list[Rejected]]:
+        ids = ids_by_key(batch, self.job.sets[index].key)
+        again = self._seen[index].again(ids, batch.time)
+        what = "an event with the same id was there shortly before"
+        return batch.take(~again), [
+            _rejected(batch, int(row), "repeated", what) for row in np.flatnonzero(again)
+        ]
+
     def reject(self, rejected: list[Rejected]) -> list[Any]:
         """Tell what was set aside, or end the run if that is what the caller wants."""
         if not rejected:
@@ -160,6 +174,7 @@ class Bucket:
         for index, kernel in enumerate(self._kernels):
             if kernel is not None:
                 self.state.kernels[index] = kernel.save()
+        self.state.seen = [one.save() for one in self._seen]
         return seal(self.state)
 
 

@@ -1,0 +1,107 @@
+"""Ids that come again are found whatever the cut, and only within their window and partition."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from concordant.errors import UsageError
+from concordant.language import parse
+from concordant.language.check import check
+from concordant.model.kind import Kind
+from concordant.model.topic import Topic
+from concordant.spark.job import Job, make_job
+from concordant.spark.repeats import Seen
+from concordant.spark.rows import row_schema
+from concordant.spark.step import Bucket, advance
+from tests.buckets import pieces, summaries
+
+
+def again(window_us: int, *events: tuple[str, int], seen: Seen | None = None) -> list[bool]:
+    ids = pa.array([name for name, _ in events], pa.string())
+    times = np.array([time for _, time in events], np.int64)
+    found: list[bool] = (seen or Seen(window_us)).again(ids, times).tolist()
+    return found
+
+
+def test_an_id_is_known_until_it_was_not_there_for_the_whole_window() -> None:
+    events = [("a", 0), ("b", 1), ("a", 10), ("a", 20), ("b", 12), ("a", 31)]
+    assert again(10, *events) == [False, False, True, True, False, False]
+
+
+def test_any_cut_finds_the_same() -> None:
+    rng = Random(4)
+    time = 0
+    events = []
+    for _ in range(300):
+        time += rng.randrange(4)
+        events.append((rng.choice("abcdefghij"), time))
+    whole = again(9, *events)
+    assert 0 < sum(whole) < len(whole)
+    for _ in range(20):
+        seen, found = Seen(9), []
+        for piece in pieces(rng, len(events)):
+            found += again(9, *events[piece], seen=seen)
+            seen = Seen(9, seen.save())
+        assert found == whole
+
+
+TOPICS = {"T": Topic("T", {"k": Kind.INT, "v": Kind.INT})}
+
+
+def job_of(**options: Any) -> Job:
+    wanted = check(parse("up: T[1].v < T[2].v consume matched partition by k"), TOPICS)
+    return make_job(wanted, TOPICS, {}, **options)
+
+
+def rows(job: Job, *events: tuple[str, int, int, int]) -> Any:
+    """Events as (id, time, k, v); each has a number of its own."""
+    return pa.Table.from_pylist(
+        [
+            {"set": 0, "topic": 0, "source": "s", "seq": n, "time": time, "id": name}
+            | {"int:k": k, "int:v": v}
+            for n, (name, time, k, v) in enumerate(events)
+        ],
+        row_schema(job),
+    )
+
+
+EVENTS = (("a", 1, 1, 5), ("a", 3, 1, 6), ("a", 4, 2, 6), ("b", 5, 1, 7))
+"""`a` comes again in its partition, and once in another."""
+
+
+def test_the_copy_is_set_aside_and_told() -> None:
+    job = job_of(unique_us=10, skip_bad=True)
+    bucket = Bucket(job)
+    answers = advance(bucket, rows(job, *EVENTS), until_us=10)
+    assert [one[-1] for one in summaries(answers)] == [("a", "b")]
+    told = [row for row in answers.to_pylist() if row["what"] == "repeated"]
+    assert [row["events"][0]["seq"] for row in told] == [1]
+    assert "the same id" in told[0]["reason"]
+    assert bucket.told(bucket.save())["repeated"] == 1
+
+
+def test_it_is_remembered_over_micro_batches() -> None:
+    job = job_of(unique_us=10, skip_bad=True)
+    bucket = Bucket(job)
+    advance(bucket, rows(job, EVENTS[0]), until_us=2)
+    after = Bucket(job, bucket.save())
+    advance(after, rows(job, *EVENTS).slice(1), until_us=10)
+    assert after.told(after.save())["repeated"] == 1
+
+
+def test_it_ends_the_run_where_nothing_is_skipped() -> None:
+    job = job_of(unique_us=10)
+    with pytest.raises(UsageError, match="an event with the same id was there shortly before"):
+        advance(Bucket(job), rows(job, *EVENTS), until_us=10)
+
+
+def test_nobody_compares_ids_unless_asked() -> None:
+    job = job_of()
+    bucket = Bucket(job)
+    advance(bucket, rows(job, *EVENTS), until_us=10)
+    assert bucket.told(bucket.save())["events"] == len(EVENTS)
