@@ -58,27 +58,30 @@ def publish(
       echo '{"topic": "Order", "order_id": 17}' | concordant publish tcp://127.0.0.1:7400
       concordant publish tcp://127.0.0.1:7400 orders.jsonl --name shop
     """
-    count = asyncio.run(_publish(bus, files or [], topic, name, token, authority))
-    if json:
-        terminal.print_json({"published": count})
-    else:
-        terminal.err.print(f"published {count:,} event{'s' * (count != 1)}")
+    stored: list[int] = []
+    opened = Bus.open(bus, name=name, token=token, authority=authority)
+    try:
+        asyncio.run(_publish(opened, files or [], topic, stored))
+    except KeyboardInterrupt:
+        raise typer.Exit(terminal.EXIT_INTERRUPTED) from None
+    finally:  # whatever ended it: so many are stored
+        count = sum(stored)
+        if json:
+            terminal.print_json({"published": count})
+        else:
+            terminal.err.print(f"published {count:,} event{'s' * (count != 1)}")
 
 
-async def _publish(
-    url: str, files: list[Path], topic: str, name: str, token: str, authority: str
-) -> int:
-    count = 0
-    async with Bus.open(url, name=name, token=token, authority=authority) as bus:
+async def _publish(bus: Bus, files: list[Path], topic: str, stored: list[int]) -> None:
+    async with bus:
         for place, stream in _streams(files):
             with stream:
                 lines = _Lines(stream, place)
                 while batch := await _in_thread(partial(lines.batch, topic)):
                     await bus.publish(batch)
-                    count += len(batch)
+                    stored.append(len(batch))
                 if lines.error is not None:
                     raise lines.error
-    return count
 
 
 async def _in_thread(call: Callable[[], T]) -> T:

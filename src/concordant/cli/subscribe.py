@@ -80,13 +80,16 @@ def subscribe(
         "slow": slow,
         "topics": {topic: {key: str(k) for key, k in of.items()} for topic, of in kinds.items()},
     }
-    asyncio.run(
-        _subscribe(Bus.open(bus, token=token, authority=authority), text, asked, count, json)
-    )
+    opened = Bus.open(bus, token=token, authority=authority)
+    try:
+        asyncio.run(_subscribe(opened, text, asked, count, json))
+    except KeyboardInterrupt:  # the usual way to end it
+        raise typer.Exit(terminal.EXIT_INTERRUPTED) from None
 
 
 async def _subscribe(bus: Bus, text: str, asked: dict[str, Any], count: int, json: bool) -> None:
-    async with bus, bus.subscribe(text, **asked) as found:
+    subscription = bus.subscribe(text, **asked)
+    async with bus, subscription as found:
         if not json:
             terminal.err.print(f"subscribed: {text}", markup=False)
         printed = 0
