@@ -139,6 +139,30 @@ async def _send_many(node: Mesh, count: int) -> None:
         await node.send("b", bytes(1_000))
 
 
+async def test_what_a_former_life_sent_is_not_counted_as_taken_from_the_next() -> None:
+    b = mesh("b", {"a": 0})
+    port = await b.start(HOST, 0)
+    first = mesh("a", {"b": port}, life="1")
+    await first.start(HOST, 0)
+    async with running(b):
+        async with running(first):
+            for number in range(3):
+                await first.send("b", b"old %d" % number)
+            async with asyncio.timeout(5):
+                while len(b._arrived) < 4:  # it was connected, and three payloads
+                    await asyncio.sleep(0.01)
+        second = mesh("a", {"b": port}, life="2")
+        await second.start(HOST, 0)
+        async with running(second), asyncio.timeout(5):
+            for number in range(2):
+                await second.send("b", b"new %d" % number)
+            assert await take(b, 5) == [b"old 0", b"old 1", b"old 2", b"new 0", b"new 1"]
+            b.take()
+            while second.pending_count("b"):
+                await asyncio.sleep(0.01)
+        assert not any("never sent" in reason for reason in (*b.refused, *second.refused))
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [

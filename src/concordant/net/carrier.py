@@ -175,13 +175,17 @@ class MeshCarrier(MemoryCarrier):
             self._post(node, Listens(self._number, here))
 
     def _post(self, node: str, parcel: _Parcel) -> None:
+        data = _encoder.encode(parcel)
+        sender = self._senders.get(node)
+        idle = sender is None or sender.done()
+        if idle and self._mesh.send_now(node, data):
+            return
         waiting = self._waiting.setdefault(node, deque())
-        waiting.append(_encoder.encode(parcel))
+        waiting.append(data)
         if len(waiting) > WAITING_COUNT_MAX:
             waiting.popleft()
             self.dropped_count += 1
-        sender = self._senders.get(node)
-        if sender is None or sender.done():
+        if idle:
             self._senders[node] = asyncio.create_task(self._send_waiting(node, waiting))
 
     async def _send_waiting(self, node: str, waiting: deque[bytes]) -> None:

@@ -63,16 +63,19 @@ class GroupCommit:
             self._group = _Group()
             if self._writer is None or self._writer.done():
                 self._writer = asyncio.create_task(self._write())
+                self._writer.add_done_callback(self._ended)
         return self._group
 
     async def _write(self) -> None:
-        try:
-            while self._group is not None:
-                group, self._group = self._group, None
-                await self._write_group(group)
-        finally:
-            if self._group is not None:  # the event loop ends: nobody may wait for ever
-                _fail(self._group, UsageError("the log is closed"))
+        while self._group is not None:
+            group, self._group = self._group, None
+            await self._write_group(group)
+
+    def _ended(self, writer: asyncio.Task[None]) -> None:
+        """Perhaps before its time, because the event loop ends: nobody may wait for ever."""
+        if writer.cancelled() and self._group is not None:
+            _fail(self._group, UsageError("the log is closed"))
+            self._group = None
 
     async def _write_group(self, group: _Group) -> None:
         write = self._log.replace if group.replaces else self._log.append

@@ -33,10 +33,15 @@ from concordant.net.link import (
 _TOLD_COUNT = 64
 """A peer is told that payloads were taken after so many, or when no more are there."""
 _REASON_COUNT_MAX = 64
+_READ_BYTES = 1 << 18
 
 
 class Reader(Protocol):
     """Bytes of a connection, in order; `EOFError` or `OSError` when it is gone."""
+
+    async def read(self, n: int, /) -> bytes:
+        """What is there, up to so many bytes, waiting for at least one; nothing at the end."""
+        ...
 
     async def readexactly(self, n: int, /) -> bytes: ...
 
@@ -60,7 +65,7 @@ class MeshOptions:
     silence_s: float = 10.0
     """A peer that says nothing for so long is taken for gone, and the connection is made anew."""
     alive_s: float = 2.0
-    """Without anything to say, a sign of life is sent so often."""
+    """A sign of life is sent so often."""
     retry_s: float = 0.05
     retry_s_max: float = 2.0
     """After a failure the next attempt waits, twice as long each time, up to this."""
@@ -77,8 +82,10 @@ class Peer:
     """Something may be due to be sent."""
     room: asyncio.Event = field(default_factory=asyncio.Event)
     """The peer took something, so that there may be room again."""
+    life: str = ""
+    """Of the peer, on the last connection."""
     untold: int = 0
-    """Payloads that the application took, and the peer was not told."""
+    """Payloads of this life that the application took, and the peer was not told."""
 
 
 class Links(ABC):
@@ -90,10 +97,11 @@ class Links(ABC):
         self.refused: Counter[str] = Counter()
         """Connections that were closed, by reason."""
         self._peers = {name: Peer(self._link()) for name in peers if name != me.node}
-        self._arrived: deque[tuple[Peer, str, bytes]] = deque()
-        """Bounded by the windows of all links."""
+        self._arrived: deque[tuple[Peer, str, str, bytes]] = deque()
+        """From whom, in which life, its name, and the payload; bounded by the windows of all
+        links."""
         self._arrival = asyncio.Event()
-        self._taking: Peer | None = None
+        self._taking: tuple[Peer, str] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._stranger_count = 0
 
@@ -124,6 +132,13 @@ class Links(ABC):
 
     async def send(self, to: str, payload: bytes) -> None:
         """Let a payload go to a peer; waits while too much waits already."""
+        while not self.send_now(to, payload):
+            room = self._peers[to].room
+            room.clear()
+            await room.wait()
+
+    def send_now(self, to: str, payload: bytes) -> bool:
+        """Let a payload go to a peer; False (and nothing is kept) if too much waits already."""
         peer = self._peers.get(to)
         if peer is None:
             raise UsageError(f"there is no peer {to!r}", hint=f"known: {', '.join(self._peers)}")
@@ -132,10 +147,10 @@ class Links(ABC):
                 f"a payload of {len(payload):,} bytes cannot be sent",
                 hint=f"send 1 to {FRAME_BYTES_MAX // 2:,} bytes at once",
             )
-        while not peer.link.send(payload):
-            peer.room.clear()
-            await peer.room.wait()
+        if not peer.link.send(payload):
+            return False
         peer.work.set()
+        return True
 
     async def receive(self) -> tuple[str, bytes]:
         """The next payload, and whose it is. The one before counts as taken from now on.
@@ -146,15 +161,17 @@ class Links(ABC):
         while not self._arrived:
             self._arrival.clear()
             await self._arrival.wait()
-        peer, name, payload = self._arrived.popleft()
-        self._taking = peer if payload else None
+        peer, life, name, payload = self._arrived.popleft()
+        self._taking = (peer, life) if payload else None
         return name, payload
 
     def take(self) -> None:
         """The payload received last is done with; peers are told in groups."""
         if self._taking is not None:
-            self._taking.untold += 1
-            self._tell_taken(self._taking, _TOLD_COUNT)
+            peer, life = self._taking
+            if life == peer.life:  # of a former life there is nobody to be told
+                peer.untold += 1
+                self._tell_taken(peer, _TOLD_COUNT)
             self._taking = None
         if not self._arrived:
             for peer in self._peers.values():
@@ -204,12 +221,14 @@ class Links(ABC):
             try:
                 hello = peer.link.connected()
                 writer.write(encode_frame(hello))
-                greeting = await _read(reader, self.options.greeting_s)
+                frames = _Frames(reader)
+                async with asyncio.timeout(self.options.greeting_s):
+                    greeting = await frames.next()
                 if not isinstance(greeting, Hello) or greeting.node != name:
                     raise PeerError(f"who answers for {name!r} does not greet by that name")
                 peer.link.receive(greeting)
                 wait = self.options.retry_s
-                await self._converse(name, peer, reader, writer)
+                await self._converse(name, peer, frames, writer)
             except (OSError, TimeoutError, EOFError) as error:
                 self._count(type(error).__name__)
             except PeerError as error:
@@ -229,7 +248,9 @@ class Links(ABC):
                 raise PeerError("too many connections that have not greeted")
             self._stranger_count += 1
             try:
-                hello = await _read(reader, self.options.greeting_s)
+                frames = _Frames(reader)
+                async with asyncio.timeout(self.options.greeting_s):
+                    hello = await frames.next()
             finally:
                 self._stranger_count -= 1
             if not isinstance(hello, Hello):
@@ -244,7 +265,7 @@ class Links(ABC):
             peer = found
             writer.write(encode_frame(peer.link.connected()))
             peer.link.receive(hello)
-            await self._converse(hello.node, peer, reader, writer)
+            await self._converse(hello.node, peer, frames, writer)
         except (OSError, TimeoutError, EOFError) as error:
             self._count(type(error).__name__)
         except PeerError as error:
@@ -274,47 +295,91 @@ class Links(ABC):
             peer.writer = None
             peer.link.disconnected()
 
-    async def _converse(self, name: str, peer: Peer, reader: Reader, writer: Writer) -> None:
+    async def _converse(self, name: str, peer: Peer, frames: _Frames, writer: Writer) -> None:
         """Both directions of an open connection, until one of them ends."""
+        assert peer.link.peer is not None
+        life = peer.link.peer.life
+        if life != peer.life:
+            peer.life, peer.untold = life, 0
         peer.writer = writer
         peer.work.set()
-        self._arrived.append((peer, name, b""))
+        self._arrived.append((peer, life, name, b""))
         self._arrival.set()
         sending = asyncio.create_task(self._send_due(peer, writer))
+        now = asyncio.get_running_loop().time
+        silence_s = self.options.silence_s
         try:
-            while True:
-                frame = await _read(reader, self.options.silence_s)
-                if peer.writer is not writer:
-                    return
-                for payload in peer.link.receive(frame):
-                    self._arrived.append((peer, name, payload))
-                    self._arrival.set()
-                peer.room.set()
-                peer.work.set()
-                if sending.done():
-                    return
+            async with asyncio.timeout(silence_s) as limit:
+                renewed = now()
+                while True:
+                    frame = await frames.next()
+                    if now() > renewed + silence_s / 4:  # not for every frame: a timer is dear
+                        renewed = now()
+                        limit.reschedule(renewed + silence_s)
+                    if peer.writer is not writer:
+                        return
+                    for payload in peer.link.receive(frame):
+                        self._arrived.append((peer, life, name, payload))
+                        self._arrival.set()
+                    peer.room.set()
+                    peer.work.set()
+                    if sending.done():
+                        return
         finally:
             sending.cancel()
             with contextlib.suppress(asyncio.CancelledError, OSError):
                 await sending
 
     async def _send_due(self, peer: Peer, writer: Writer) -> None:
+        alive = asyncio.create_task(self._live(writer))
+        try:
+            while True:
+                await peer.work.wait()
+                peer.work.clear()
+                for frame in peer.link.due():
+                    writer.write(encode_frame(frame))
+                await writer.drain()
+        finally:
+            alive.cancel()
+
+    async def _live(self, writer: Writer) -> None:
+        """A sign of life now and then; what is said otherwise need not be counted for it."""
         while True:
-            try:
-                async with asyncio.timeout(self.options.alive_s):  # wait_for may swallow a cancel
-                    await peer.work.wait()
-            except TimeoutError:
-                writer.write(encode_frame(Alive()))
-            peer.work.clear()
-            for frame in peer.link.due():
-                writer.write(encode_frame(frame))
-            await writer.drain()
+            await asyncio.sleep(self.options.alive_s)
+            writer.write(encode_frame(Alive()))
 
 
-async def _read(reader: Reader, seconds: float) -> Frame:
-    """The next frame, in time; a longer one than allowed is refused before it is read."""
-    async with asyncio.timeout(seconds):
-        size = int.from_bytes(await reader.readexactly(4), "big")
+class _Frames:
+    """The frames of a connection; many may come at once."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._buffer = bytearray()
+        self._start = 0
+        """Where in the buffer the next frame begins."""
+
+    async def next(self) -> Frame:
+        """The next frame; a longer one than allowed is refused before it is read."""
+        while True:
+            end = self._end()
+            if end <= len(self._buffer):
+                body = bytes(memoryview(self._buffer)[self._start + 4 : end])
+                self._start = end
+                return decode_frame(body)
+            if self._start:
+                del self._buffer[: self._start]
+                self._start = 0
+            data = await self._reader.read(_READ_BYTES)
+            if not data:
+                raise asyncio.IncompleteReadError(bytes(self._buffer), None)
+            self._buffer += data
+
+    def _end(self) -> int:
+        """Where the next frame ends, or at least the bytes that say so."""
+        head = self._start + 4
+        if len(self._buffer) < head:
+            return head
+        size = int.from_bytes(self._buffer[self._start : head], "big")
         if size > FRAME_BYTES_MAX:
             raise PeerError(f"a frame of {size:,} bytes")
-        return decode_frame(await reader.readexactly(size))
+        return head + size

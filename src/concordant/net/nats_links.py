@@ -190,11 +190,19 @@ class _Connection:
         while len(self._buffer) < n:
             if not self._open:
                 raise asyncio.IncompleteReadError(bytes(self._buffer), n)
-            self._more.clear()
-            await self._more.wait()
+            await self._arrival()
+        return await self.read(n)
+
+    async def read(self, n: int) -> bytes:
+        while not self._buffer and self._open:
+            await self._arrival()
         found = bytes(self._buffer[:n])
         del self._buffer[:n]
         return found
+
+    async def _arrival(self) -> None:
+        self._more.clear()
+        await self._more.wait()
 
     def end(self) -> None:
         """Nothing more comes."""
