@@ -7,7 +7,8 @@
                 ...
 
 `memory:` is a whole cluster of one node inside this process; `tcp://host:port` is the door of a
-node (`concordant node`), and everything else is the same. The bus finds the node that a name
+node (`concordant node`), `nats://host:port/CLUSTER/NODE` the same through a NATS server, and
+everything else is alike. The bus finds the node that a name
 belongs to, connects again when a connection breaks, and neither loses nor doubles anything while it
 lives. `Bus.blocking` is the same for programs without an event loop.
 """
@@ -20,6 +21,7 @@ import secrets
 import ssl
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
@@ -79,6 +81,8 @@ class Bus:
         self._topics = topics
         self._callers: dict[str, Caller] = {}
         self._node: Node | None = None
+        self._calls: Any = None
+        """Through NATS: the doors that are called."""
         self._sessions: set[asyncio.Task[None]] = set()
         self._pen: Pen | None = None
         self._picking = asyncio.Lock()
@@ -95,7 +99,11 @@ class Bus:
         return BlockingBus(url, **options)
 
     async def __aenter__(self) -> Bus:
-        if not self._entry:
+        if self._url.startswith("nats:"):
+            from concordant.net.nodes_over_nats import Calls  # needs nats-py
+
+            self._calls = Calls(*_nats_parts(self._url)[:2])
+        elif not self._entry:
             self._node = Node(memory_cluster(self._strategies, self._topics), "memory")
             await self._node.start(door=False)
         try:
@@ -118,6 +126,8 @@ class Bus:
         for caller in self._callers.values():
             await caller.stop()
         self._callers.clear()
+        if self._calls is not None:
+            await self._calls.stop()
         if self._node is not None:
             await self._node.stop()
         await asyncio.gather(*self._sessions, return_exceptions=True)
@@ -199,7 +209,7 @@ class Bus:
             try:
                 return await ask(caller)
             except MovedAway as moved:
-                door = moved.door
+                door = moved.node if self._calls is not None else moved.door
         raise UsageError(
             f"the nodes send us on and on, last to {door}",
             hint="see that all nodes run with the same cluster file",
@@ -208,13 +218,22 @@ class Bus:
     async def _caller(self, door: str) -> Caller:
         found = self._callers.get(door)
         if found is None:
-            connect = self._connect_in_memory if not door else self._connect_to(door)
             found = Caller(
-                connect, where=door or "memory:", token=self._token, options=self._options
+                self._connect(door),
+                where=door or "memory:",
+                token=self._token,
+                options=self._options,
             )
             await found.start()
             self._callers[door] = found
         return found
+
+    def _connect(self, door: str) -> Callable[[], Awaitable[Channel]]:
+        if self._node is not None:
+            return self._connect_in_memory
+        if self._calls is not None:
+            return partial(self._calls.open, door)
+        return self._connect_to(door)
 
     async def _connect_in_memory(self) -> Channel:
         assert self._node is not None
@@ -400,7 +419,7 @@ def _batch(rows: Iterable[Mapping[str, Any]]) -> list[Given]:
 
 
 def _entry(url: str, *, in_memory: bool) -> str:
-    """The door of a URL; nothing for the memory."""
+    """The door of a URL, or the node behind NATS; nothing for the memory."""
     kind, colon, rest = url.partition(":")
     if kind == "memory" and colon and not rest:
         return ""
@@ -412,9 +431,23 @@ def _entry(url: str, *, in_memory: bool) -> str:
         door = rest.removeprefix("//").rstrip("/")
         address_of(door, place=url)
         return door
+    if kind == "nats":
+        return _nats_parts(url)[2]
     raise UsageError(
-        f"{url!r} is no address of a bus", hint="write memory: or tcp://host:port of a node's door"
+        f"{url!r} is no address of a bus",
+        hint="write memory:, tcp://host:port of a node's door, or nats://host:port/CLUSTER/NODE",
     )
+
+
+def _nats_parts(url: str) -> tuple[str, str, str]:
+    """The NATS server, the cluster and the node of a URL."""
+    server, _, path = url.removeprefix("nats://").partition("/")
+    cluster, _, node = path.rstrip("/").rpartition("/")
+    if not url.startswith("nats://") or not server or not cluster or not node:
+        raise UsageError(
+            f"{url!r} is no address of a bus", hint="write nats://host:port/CLUSTER/NODE"
+        )
+    return f"nats://{server}", cluster, node
 
 
 def _trusting(authority: str) -> ssl.SSLContext:

@@ -61,8 +61,9 @@ class CallerOptions(msgspec.Struct, frozen=True):
 class MovedAway(Exception):  # noqa: N818 - an outcome, which the bus takes up
     """What was asked for belongs to another door."""
 
-    def __init__(self, door: str) -> None:
+    def __init__(self, node: str, door: str) -> None:
         super().__init__(door)
+        self.node = node
         self.door = door
 
 
@@ -212,7 +213,7 @@ class Caller:
         alive: asyncio.Task[None] | None = None
         try:
             channel.send(Knock(VERSION, self._token))
-            async with asyncio.timeout(options.silence_s):
+            async with asyncio.timeout(options.connect_s):
                 welcome = await channel.receive()
             if isinstance(welcome, Bye):
                 raise UsageError(f"the node at {self.where} does not let us in: {welcome.reason}")
@@ -322,7 +323,7 @@ class _Asked:
         if self.answered.done():
             return
         if isinstance(answer, Moved):
-            self.answered.set_exception(MovedAway(answer.door))
+            self.answered.set_exception(MovedAway(answer.node, answer.door))
         elif isinstance(answer, Refused):
             self.answered.set_exception(_error(answer))
         else:

@@ -69,6 +69,7 @@ class Door:
         self.refused: Counter[str] = Counter()
         """Sessions that were ended, by reason."""
         self.sessions: dict[Session, bool] = {}
+        self._emptied = asyncio.Event()
         self.writers: dict[str, str] = {}
         """Who publishes under a name: the last one that came."""
         self._token = token
@@ -102,6 +103,7 @@ class Door:
             if session is not None:
                 self.sessions.pop(session, None)
                 session.leave()
+                self._emptied.set()
             channel.close()
 
     def _let_in(self, knock: Frame) -> None:
@@ -129,6 +131,12 @@ class Door:
         """End all sessions: the node stops."""
         for session in list(self.sessions):
             session.end("the node stops")
+
+    async def empty(self) -> None:
+        """Wait until all sessions have ended."""
+        while self.sessions:
+            self._emptied.clear()
+            await self._emptied.wait()
 
 
 class Session:

@@ -148,6 +148,8 @@ class Node:
             self._status = Status(self.health, self.metrics)
             await self._status.start(*self._address("http"))
         self._watching = asyncio.create_task(self._watch(flow, hosting))
+        if self._nats is not None:
+            await self._nats.doors.answer(self.name, self.serve)
         if door:
             await self._open_door(tls[2] if tls else None)
         self._say("started", door=self._spec.door, strategies=list(cluster.cluster.strategies))
@@ -178,9 +180,8 @@ class Node:
         if cluster.cluster.transport == "nats":
             from concordant.net.nodes_over_nats import connect
 
-            self._nats, self._links, self._carrier = await connect(
-                me, cluster, codec, place=self._place
-            )
+            self._nats = await connect(me, cluster, codec, place=self._place)
+            self._links, self._carrier = self._nats.links, self._nats.carrier
             return
         peers = {name: address_of(node.address, place=name) for name, node in cluster.nodes.items()}
         server_tls, client_tls = (tls[0], tls[1]) if tls else (None, None)
@@ -382,6 +383,7 @@ class Node:
             server.close()
         if self._door is not None:
             self._door.close()
+            await self._door.empty()
         await asyncio.gather(*self._serving, return_exceptions=True)
         for server in self._servers:
             await server.wait_closed()
