@@ -25,6 +25,7 @@ from bench import (
     startup,
     state,
     subscriptions,
+    transactions,
     workloads,
 )
 from bench.result import FULL, QUICK, Section, Size
@@ -44,6 +45,11 @@ BENCHMARKS: dict[str, Callable[[Size], Section]] = {
     "simulator": simulator.run,
     "network": network.run,
     "log": log.run,
+    "transactions-hops": transactions.hops,
+    "transactions-overlays": transactions.overlays,
+    "transactions-load": transactions.load,
+    "transactions-regular": transactions.regular,
+    "matching": transactions.matching,
 }
 SIZES = {size.name: size for size in (QUICK, FULL)}
 

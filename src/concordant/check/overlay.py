@@ -51,6 +51,21 @@ class Tree(msgspec.Struct, frozen=True):
                     reached.append(other)
         return found
 
+    def distances(self, source: str) -> dict[str, int]:
+        """From a broker to each: links in between."""
+        found = {source: 0}
+        reached = [source]
+        for broker in reached:
+            for other in self.neighbours[broker]:
+                if other not in found:
+                    found[other] = found[broker] + 1
+                    reached.append(other)
+        return found
+
+    def centre(self) -> str:
+        """A broker from which nobody is far: a good root."""
+        return min(self.neighbours, key=lambda one: (max(self.distances(one).values()), one))
+
     def hop(self, client: str) -> dict[str, str]:
         """From each broker, the hop on the way to a client."""
         edge = self.edges[client]
