@@ -107,7 +107,7 @@ class Grown(msgspec.Struct, frozen=True, tag=True, gc=False):
 RECORDS = (Promised, Adopted, Grown)
 
 
-_TRIES_MAX = 6
+TRIES_MAX = 6
 """Waiting times double at most so often."""
 
 
@@ -179,6 +179,10 @@ class Replica(msgspec.Struct):
     def committed(self, start: int) -> list[bytes]:
         """Committed entries from a number on."""
         return self.entries[start - self.base : self.commit - self.base]
+
+    def logged(self, start: int) -> list[bytes]:
+        """Entries from a number on, committed or not."""
+        return self.entries[start - self.base :]
 
     # --- the first life, and later ones -------------------------------------------------------
 
@@ -291,7 +295,7 @@ class Replica(msgspec.Struct):
             self.sent[to] = max(self.sent[to], first + len(entries))
 
     def _wait_longer(self) -> None:
-        self.tries = min(self.tries + 1, _TRIES_MAX)
+        self.tries = min(self.tries + 1, TRIES_MAX)
 
     def stand(self, now: Instant, out: Outbox) -> None:
         """Ask to lead a new epoch."""
@@ -301,13 +305,13 @@ class Replica(msgspec.Struct):
             epoch += count
         self.leading, self.standing, self.votes = False, epoch, {}
         self.promised, self.seen_at = epoch, now
-        self._wait_longer()
         out.keep(Promised(self.log, epoch))
         self._vote(self.me, self._promise(epoch), now, out)
         self._ask(now, out)
 
     def _ask(self, now: Instant, out: Outbox) -> None:
         self.repeat_at = now + (self.options.beat_us << self.tries)
+        self._wait_longer()
         if self.standing:
             for to in self._others():
                 if str(to) not in self.votes:

@@ -18,7 +18,7 @@ import msgspec
 
 from concordant.machine.inputs import Message, Record
 from concordant.machine.instant import Instant
-from concordant.order.replication import Outbox, ReplicationOptions
+from concordant.order.replication import TRIES_MAX, Outbox, ReplicationOptions
 
 NOTHING = b""
 """Decided where a new leader found no value."""
@@ -142,6 +142,11 @@ class PaxosLog(msgspec.Struct):
     sent: int = 0
     """As leader: positions before this were proposed to all."""
     repeat_at: Instant = 0
+    tries: int = 0
+    """How often there was no answer: each time this one waits twice as long, so that answers on
+    slow links are not overtaken by the next attempt."""
+    send_at: Instant = 0
+    """When what is not decided may be sent again."""
 
     @property
     def commit(self) -> int:
@@ -169,6 +174,11 @@ class PaxosLog(msgspec.Struct):
 
     def committed(self, start: int) -> list[bytes]:
         return self.values[start - self.base :]
+
+    def logged(self, start: int) -> list[bytes]:
+        """Values from a position on, decided or proposed here."""
+        proposed = range(self.commit, self.next) if self.leading else ()
+        return [*self.committed(start), *(self.votes[slot].value for slot in proposed)]
 
     # --- the first life, and later ones -------------------------------------------------------
 
@@ -245,16 +255,26 @@ class PaxosLog(msgspec.Struct):
         """Repeat what was not answered; stand if nobody leads."""
         if self.leading:
             if now >= self.repeat_at:
-                self.repeat_at = now + self.options.beat_us
-                self._send(self.commit, out)
-                self.sent = self.next
+                self._beat(now, out)
         elif self.standing:
             if now >= self.repeat_at:
                 self._ask(now, out)
         else:
             turn = (self.me - self.leader - 1) % self.options.replica_count
-            if now - self.seen_at > self.options.elect_us * (1 + turn):
+            if now - self.seen_at > self.options.elect_us * (1 + turn) << self.tries:
                 self._stand(now, out)
+
+    def _beat(self, now: Instant, out: Outbox) -> None:
+        """Say that the leader lives, and now and then all that is not decided."""
+        self.repeat_at = now + self.options.beat_us
+        if now >= self.send_at:
+            self.send_at = now + (self.options.beat_us << self.tries)
+            self.tries = min(self.tries + 1, TRIES_MAX) if self.commit < self.next else 0
+            self._send(self.commit, out)
+            self.sent = self.next
+        else:
+            for to in self._others():
+                out.send(to, Propose(self.promised, self.commit, (), self.commit))
 
     def _stand(self, now: Instant, out: Outbox) -> None:
         count = self.options.replica_count
@@ -267,7 +287,8 @@ class PaxosLog(msgspec.Struct):
         self._ask(now, out)
 
     def _ask(self, now: Instant, out: Outbox) -> None:
-        self.repeat_at = now + self.options.beat_us
+        self.repeat_at = now + (self.options.beat_us << self.tries)
+        self.tries = min(self.tries + 1, TRIES_MAX)
         if self.standing:
             for to in self._others():
                 if str(to) not in self.promises:
@@ -301,8 +322,8 @@ class PaxosLog(msgspec.Struct):
         ]
         self._propose(self.commit, values, out)
         self._decide()
-        self.sent, self.repeat_at = self.commit, now
-        self.tick(now, out)
+        self.sent, self.repeat_at, self.send_at = self.commit, now, now
+        self._beat(now, out)
 
     # --- messages -----------------------------------------------------------------------------
 
@@ -346,7 +367,7 @@ class PaxosLog(msgspec.Struct):
         if message.ballot > self.promised:
             self._step_down(now)
             self.promised = message.ballot
-        self.seen_at = now
+        self.seen_at, self.tries = now, 0
         votes = tuple(
             Vote(slot, message.ballot, value)
             for slot, value in enumerate(message.values, message.first)
@@ -371,6 +392,7 @@ class PaxosLog(msgspec.Struct):
             for slot in range(message.first, message.first + message.count):
                 if slot in self.accepts and source not in self.accepts[slot]:
                     self.accepts[slot].append(source)
+                    self.tries = 0
             self._decide()
 
     def _learn(

@@ -51,6 +51,7 @@ class SharedLog(Protocol):
     base: int
     commit: int
     leading: bool
+    standing: int
     seen_at: Instant
     state: bytes
 
@@ -75,6 +76,8 @@ class SharedLog(Protocol):
     def compact(self, base: int, state: bytes) -> None: ...
 
     def committed(self, start: int) -> list[bytes]: ...
+
+    def logged(self, start: int) -> list[bytes]: ...
 
     def append(self, entries: Sequence[bytes], out: Outbox) -> None: ...
 
@@ -118,6 +121,9 @@ class _State(msgspec.Struct):
     applied: int = 0
     led: int = -1
     publishers: dict[str, Incoming] = {}
+    logged: dict[str, int] = {}
+    """The last number of each publisher that was in the log, and not applied, when this replica
+    began to lead."""
     waiting: list[Ordered] = []
     """To be logged."""
     unacknowledged: dict[str, bool] = {}
@@ -240,6 +246,16 @@ class ReplicatedSequencer:
             state.led = self._log.leads
             state.publishers, state.waiting, state.unacknowledged = {}, [], {}
             state.told = state.order.log.last
+            state.logged = {}
+            for entry in self._log.logged(state.applied) if self._log.leading else ():
+                ordered = _decoder.decode(entry) if entry else None
+                if ordered is not None and ordered.n == self._logged(ordered.publisher) + 1:
+                    state.logged[ordered.publisher] = ordered.n
+
+    def _logged(self, publisher: str) -> int:
+        """The last number of a publisher that has, or will have, a position."""
+        state = self._state
+        return max(state.order.last.get(publisher, 0), state.logged.get(publisher, 0))
 
     def _offered(self, source: str, message: Numbered) -> None:
         state = self._state
@@ -247,8 +263,7 @@ class ReplicatedSequencer:
         if incoming is None:
             incoming = state.publishers[source] = Incoming(Holdback(self._options.held_count_max))
         state.unacknowledged[source] = True
-        # An earlier leader may have logged more than was committed when this one began.
-        events = incoming.skip(state.order.last.get(source, 0) + 1)
+        events = incoming.skip(self._logged(source) + 1)
         events += incoming.accept(message.n, message.event)
         first = incoming.next - len(events)
         state.waiting += [Ordered(first + i, event, source) for i, event in enumerate(events)]
@@ -318,7 +333,8 @@ class ReplicatedSequencer:
 
     @property
     def held_count(self) -> int:
-        return self._log.length - self._state.applied + len(self._state.waiting)
+        log = self._log
+        return log.length - self._state.applied + len(self._state.waiting) + bool(log.standing)
 
     def snapshot(self) -> bytes:
         return msgspec.msgpack.encode(self._state)

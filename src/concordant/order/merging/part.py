@@ -67,6 +67,11 @@ class Part(msgspec.Struct):
     linked_at: Instant = 0
     inputs: list[Inflow] = []
     """From both parents, for the life of the core that they belong to."""
+    known: dict[str, int] = {}
+    """The last number of each publisher that was in the log, and not applied, when this replica
+    began to lead."""
+    taken: list[int] = []
+    """And the next index from each parent."""
     unlinked: dict[str, int] = {}
     """The last life that each parent has seen the end of."""
     led: int = -1
@@ -99,20 +104,27 @@ class Part(msgspec.Struct):
         self.led = self.replica.leads
         self.publishers, self.puts, self.unaccepted = {}, [], {}
         self.logged, self.controls = {}, {}
-        self.inputs = []
+        self.inputs, self.known, self.taken = [], {}, list(self.core.next)
+        for entry in self.replica.logged(self.applied) if self.replica.leading else ():
+            command = _commands.decode(entry)
+            if isinstance(command, Put) and command.n == self._known(command.publisher) + 1:
+                self.known[command.publisher] = command.n
+            elif isinstance(command, Take) and command.life == self.core.life:
+                self.taken[command.side] = max(self.taken[command.side], command.index + 1)
         self.heard_at = dict.fromkeys(self.core.sessions, now)
         self._revive(now, options)
 
     def _revive(self, now: Instant, options: MergingOptions) -> None:
         core = self.core
-        if core.live and (not self.inputs or self.inputs[0].session != core.life):
+        fresh = not self.inputs
+        if core.live and (fresh or self.inputs[0].session != core.life):
             self.inputs = [
                 Inflow(
                     name_of(signature),
                     f"{self.name} {SIDES[side]}",
                     core.life,
                     Holdback(2 * options.window_count),
-                    next=core.next[side],
+                    next=max(core.next[side], self.taken[side] if fresh else 0),
                     moved_at=now,
                 )
                 for side, signature in enumerate(parents(core.signature))
@@ -168,11 +180,14 @@ class Part(msgspec.Struct):
         if incoming is None:
             incoming = self.publishers[publisher] = Incoming(Holdback(options.held_count_max))
         self.unaccepted[publisher] = 0
-        # An earlier leader may have logged more than was committed when this one began.
-        events = incoming.skip(self.core.last.get(publisher, 0) + 1)
+        events = incoming.skip(self._known(publisher) + 1)
         events += incoming.accept(n, event)
         first = incoming.next - len(events)
         self.puts += [Put(publisher, first + i, one, 0) for i, one in enumerate(events)]
+
+    def _known(self, publisher: str) -> int:
+        """The last number of a publisher that has, or will have, a place."""
+        return max(self.core.last.get(publisher, 0), self.known.get(publisher, 0))
 
     def control(self, command: Control) -> bool:
         """A command of a consumer; True if it is at the leader."""
@@ -278,5 +293,5 @@ class Part(msgspec.Struct):
 
     @property
     def held_count(self) -> int:
-        waiting = len(self.core.pending) if self.replica.leading else 0
+        waiting = len(self.core.pending) if self.replica.leading else bool(self.replica.standing)
         return self.replica.length - self.applied + len(self.puts) + waiting
