@@ -12,7 +12,7 @@ import json
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from time import time_ns
+from time import process_time, time_ns
 from typing import Any
 
 import msgspec
@@ -164,7 +164,8 @@ async def main(transport: str, where: str, bare_port: str) -> None:
     def tell() -> None:
         nonlocal telling
         telling = False
-        _say({name: one.total for name, one in end.counts.items()})
+        totals = {name: one.total for name, one in end.counts.items()}
+        _say({"cpu_s": process_time(), "totals": totals})
 
     def more() -> None:
         nonlocal telling
@@ -174,7 +175,7 @@ async def main(transport: str, where: str, bare_port: str) -> None:
 
     for one in end.counts.values():
         one.on_more = more
-    _say({"ready": True})
+    _say({"cpu_s": process_time(), "totals": {}})
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
@@ -215,6 +216,8 @@ class Rig:
         """What the other end has got so far."""
         self.wait = wait
         """Until it has got more."""
+        self.other_cpu_s = 0.0
+        """Processor time of the other process, as it said last; 0 if there is none."""
         self.latencies: Callable[[str], Awaitable[list[int]]]
         self.bare: Send | None = None
         self.stop: Callable[[], Awaitable[None]]
@@ -236,6 +239,10 @@ class Rig:
         for other in self._sent:
             if other == name or (other != BARE and STRATEGIES[other].feed == feed):
                 self._sent[other] += count
+
+    def cpu_s(self) -> tuple[float, float]:
+        """Processor time of both processes."""
+        return process_time(), self.other_cpu_s
 
     def under_way(self, name: str) -> int:
         return self._sent[name] - self.totals[name]
