@@ -16,9 +16,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tests.campaign import (
+    broadcast,
     causal,
     correlation,
     guarantees,
+    merging,
     network,
     sequencing,
     simulation,
@@ -32,9 +34,11 @@ from tests.campaign.shape import Options, Report
 from tests.generators import ALL_POLICIES
 
 CAMPAIGNS: dict[str, Callable[[Options], Report]] = {
+    broadcast.NAME: broadcast.run,
     causal.NAME: causal.run,
     correlation.NAME: correlation.run,
     guarantees.NAME: guarantees.run,
+    merging.NAME: merging.run,
     network.NAME: network.run,
     sequencing.NAME: sequencing.run,
     simulation.NAME: simulation.run,

@@ -15,7 +15,7 @@ from concordant.machine.effects import Effect, Persist
 from concordant.machine.instant import Instant
 from concordant.order.broadcast import replicated
 from concordant.order.broadcast.logs import REPLICAS
-from concordant.order.broadcast.paxos import Ballotted, PaxosLog, Propose, Vote, Votes
+from concordant.order.broadcast.paxos import Ballotted, PaxosLog, Propose, Votes
 from concordant.order.broadcast.replicated import ReplicatedSequencer
 from concordant.order.broadcast.token import Token, TokenMember
 from concordant.order.replication import Outbox, Replica
@@ -36,7 +36,12 @@ def stormy(scenario: Scenario) -> Scenario:
     )
     load = msgspec.structs.replace(scenario.workload, rate_per_s=150.0)
     return msgspec.structs.replace(
-        scenario, faults=(*scenario.faults, *faults), duration_ms=250, workload=load
+        scenario,
+        faults=(*scenario.faults, *faults),
+        duration_ms=250,
+        heal_ms=8_000,
+        step_count_max=30_000,
+        workload=load,
     )
 
 
@@ -79,6 +84,13 @@ def _(patch: pytest.MonkeyPatch) -> None:
         return True
 
     patch.setattr(replicated._Order, "apply", apply)
+    correct = ReplicatedSequencer._turn
+
+    def turn(self: Any) -> None:
+        correct(self)
+        self._state.logged = {}
+
+    patch.setattr(ReplicatedSequencer, "_turn", turn)
 
 
 @bug("a Paxos leader proposes without looking at what was accepted", "paxos", *_ORDER)
@@ -90,18 +102,6 @@ def _(patch: pytest.MonkeyPatch) -> None:
         return Votes(ballot, (), found.base, found.state, found.first, found.values)
 
     patch.setattr(PaxosLog, "_votes", votes)
-
-
-@bug("a Paxos leader takes the oldest ballot", "paxos", *_ORDER)
-def _(patch: pytest.MonkeyPatch) -> None:
-    correct = PaxosLog._promised
-
-    def promised(self: PaxosLog, voter: int, given: Votes, now: Instant, out: Outbox) -> None:
-        turned = tuple(Vote(one.slot, -one.ballot, one.value) for one in given.votes)
-        wrong = Votes(given.ballot, turned, given.base, given.state, given.first, given.values)
-        correct(self, voter, wrong, now, out)
-
-    patch.setattr(PaxosLog, "_promised", promised)
 
 
 @bug("a Paxos acceptor forgets in a crash", "paxos", *_ORDER)

@@ -1,7 +1,9 @@
 """Planted bugs in ordered merging: the thesis's errors, and mistakes that are easy to make.
 
 Each breaks one rule of the corrected protocol. A bug names the mode of the cases that show it, and
-a seed that is known to: the quick test plays that one, the campaign looks for it from seed 0.
+a seed that is known to: the quick test plays that one, the campaign looks for it from seed 0. Two
+mistakes are too rare for chance and have tests of their own: a promise that is forgotten in a crash
+(`test_replication`), and a subscription at run time that begins in the past (`test_client`).
 """
 
 from __future__ import annotations
@@ -30,6 +32,9 @@ from concordant.sim.merging_oracle import failure
 
 CASE_COUNT_MAX = 2_000
 """A bug that survives so many cases is not caught."""
+
+HEAL_US = 3_000_000
+"""A case that takes longer to come to rest is stuck."""
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -66,8 +71,9 @@ def planted(which: MergingBug) -> Iterator[None]:
 
 def caught(which: MergingBug, seed: int) -> str:
     """The promise that the case of a seed breaks with the bug, if it breaks one."""
+    case = msgspec.structs.replace(random_case(seed, which.mode), heal_us=HEAL_US)
     with planted(which):
-        found = failure(play(random_case(seed, which.mode)))
+        found = failure(play(case))
     return "" if found is None else found.name
 
 
@@ -82,7 +88,7 @@ def cases_to_find(which: MergingBug, *, count_max: int = CASE_COUNT_MAX) -> int 
 # --- replication ----------------------------------------------------------------------------------
 
 
-@bug("the leader's streams show what is not committed (erratum 15)", "storm", 0)
+@bug("the leader's streams show what is not committed (erratum 15)", "storm", 1)
 def _(patch: pytest.MonkeyPatch) -> None:
     def committed(self: Replica, start: int) -> list[bytes]:
         end = self.length if self.leading else self.commit
@@ -103,7 +109,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Replica, "_appended", appended)
 
 
-@bug("a new leader keeps its own log", "storm", 0)
+@bug("a new leader keeps its own log", "storm", 7)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Replica._vote
 
@@ -130,21 +136,10 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Part, "control", control)
 
 
-@bug("a promise is forgotten in a crash", "storm", 0)
-def _(patch: pytest.MonkeyPatch) -> None:
-    correct = Replica.recall
-
-    def recall(self: Replica, record: Any) -> None:
-        correct(self, record)
-        self.promised = self.accepted
-
-    patch.setattr(Replica, "recall", recall)
-
-
 # --- events and filters ---------------------------------------------------------------------------
 
 
-@bug("a repeated event is taken again", "static", 0)
+@bug("a repeated event is taken again", "static", 2)
 def _(patch: pytest.MonkeyPatch) -> None:
     def put(self: Core, command: Put) -> None:
         self.last[command.publisher] = max(command.n, self.last.get(command.publisher, 0))
@@ -175,7 +170,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Core, "_emit", emit)
 
 
-@bug("a subscriber begins before its filter is in force (erratum 10)", "filtering", 0)
+@bug("a subscriber begins before its filter is in force (erratum 10)", "filtering", 58)
 def _(patch: pytest.MonkeyPatch) -> None:
     def need(self: Core, wanted: Filter) -> int:
         correct(self, wanted)
@@ -185,7 +180,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Core, "_need", need)
 
 
-@bug("a narrower filter on its way is overlooked (erratum 10)", "filtering", 0)
+@bug("a narrower filter on its way is overlooked (erratum 10)", "filtering", 119)
 def _(patch: pytest.MonkeyPatch) -> None:
     def need(self: Core, wanted: Filter) -> int:
         for one in self.requested:
@@ -197,7 +192,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Core, "_need", need)
 
 
-@bug("a merger that comes to life again counts on", "changing", 0)
+@bug("a merger that comes to life again counts on", "changing", 12)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Core._await
 
@@ -213,7 +208,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 # --- joining --------------------------------------------------------------------------------------
 
 
-@bug("a donor gives its queues as they are when it is asked (erratum 12)", "crowded", 0)
+@bug("a donor gives its queues as they are when it is asked (erratum 12)", "crowded", 34)
 def _(patch: pytest.MonkeyPatch) -> None:
     def donate(self: Any, stream: Stream, cut: Cut, cause: int, out: list[Any]) -> None:
         if stream.stage == "live":
@@ -224,7 +219,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MergedClient, "_donate", donate)
 
 
-@bug("who joins late starts with empty queues (erratum 12)", "crowded", 0)
+@bug("who joins late starts with empty queues (erratum 12)", "crowded", 2)
 def _(patch: pytest.MonkeyPatch) -> None:
     def began(self: Any, stream: Stream, cause: int, out: list[Any]) -> None:
         stream.queues = b""
@@ -234,7 +229,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MergedClient, "_began", began)
 
 
-@bug("a joiner delivers as soon as it has queues, and ignores a later start", "storm", 0)
+@bug("a joiner delivers as soon as it has queues, and ignores a later start", "storm", 62)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Stream.take
 
@@ -260,7 +255,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Core, "_joining", joining)
 
 
-@bug("what waits for its turn is acknowledged", "changing", 0)
+@bug("what waits for its turn is acknowledged", "changing", 21)
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Stream, "done", property(lambda self: self.inflow.next))
 
@@ -268,23 +263,17 @@ def _(patch: pytest.MonkeyPatch) -> None:
 # --- disjunctions ---------------------------------------------------------------------------------
 
 
-@bug("a run-time subscription may begin in the past", "changing", 0)
-def _(patch: pytest.MonkeyPatch) -> None:
-    correct = Stream.attach
-    patch.setattr(Stream, "attach", lambda self: msgspec.structs.replace(correct(self), after=0))
-
-
-@bug("nobody waits for the frontier of another stream", "static", 0)
+@bug("nobody waits for the frontier of another stream", "static", 33)
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(client, "awaited", lambda first, streams: [])
 
 
-@bug("ties are broken by the order of subscribing (erratum 8)", "changing", 0)
+@bug("ties are broken by the order of subscribing (erratum 8)", "changing", 97)
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Stream, "key", property(lambda self: self.inflow.session))
 
 
-@bug("an event that two conjunctions share is fed to one of them (erratum 2)", "static", 0)
+@bug("an event that two conjunctions share is fed to one of them (erratum 2)", "static", 1)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = MergedClient._feed
     fed: dict[tuple[str, str], bool] = {}
@@ -297,6 +286,6 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MergedClient, "_feed", feed)
 
 
-@bug("a silent stream is never marked (erratum 5)", "static", 0)
+@bug("a silent stream is never marked (erratum 5)", "static", 1)
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(client, "unmarked", lambda streams, again: iter(()))

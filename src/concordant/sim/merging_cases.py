@@ -54,7 +54,6 @@ _FILTERED = (0, 2, 7, 9)
 _OF_SUBSCRIBERS: tuple[FaultKind, ...] = ("crash", "pause", "lost-writes")
 _OF_HOSTS: tuple[FaultKind, ...] = ("crash", "crash", "pause", "lost-writes", "failing-writes")
 
-_HEAL_US = 30_000_000
 
 
 class Joins(msgspec.Struct, frozen=True):
@@ -84,6 +83,8 @@ class Case(msgspec.Struct, frozen=True):
     options: MergingOptions
     duration_us: int
     sync_us: int = 0
+    heal_us: int = 30_000_000
+    """At most so long may it take until everything owed has arrived."""
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -269,7 +270,7 @@ def _ask(world: World, address: str, request: Request) -> None:
 
 def _rest(world: World, case: Case) -> bool:
     pause_us = 2 * case.options.idle_us + case.options.repeat_us
-    end_us = world.now + _HEAL_US
+    end_us = world.now + case.heal_us
     quiet = 0
     while world.now < end_us:
         before = len(world.recorder)

@@ -1,0 +1,54 @@
+"""Planted bugs of ordered merging and of the baselines: each is caught; without it all is well."""
+
+from __future__ import annotations
+
+import pytest
+
+from concordant.sim.merging_cases import play, random_case
+from concordant.sim.merging_oracle import failure
+from concordant.sim.run import simulate
+from tests.detection.broadcast_bugs import BROADCAST_BUGS
+from tests.detection.merging_bugs import BUGS, MergingBug, caught
+from tests.detection.simulation_bugs import SimulationBug, planted, scenario_for
+
+
+@pytest.mark.parametrize("which", BUGS, ids=lambda which: which.name)
+def test_a_planted_bug_is_caught_by_the_case_that_is_known_to(which: MergingBug) -> None:
+    assert caught(which, which.seed)
+
+
+@pytest.mark.parametrize("which", BUGS[::4], ids=lambda which: which.name)
+def test_without_the_bug_the_same_case_keeps_all_promises(which: MergingBug) -> None:
+    assert failure(play(random_case(which.seed, which.mode))) is None
+
+
+SEEDS = {
+    "a sequencer with replicas tells what is not committed": 1,
+    "a new leader of the replicas keeps its own log": 11,
+    "an event that was repeated to a new leader gets two positions": 1,
+    "a Paxos leader proposes without looking at what was accepted": 5,
+    "a Paxos acceptor forgets in a crash": 11,
+    "a Paxos acceptor accepts from any leader": 48,
+    "one acceptance decides": 1,
+    "a token that comes twice is held twice": 1,
+    "a token is on its way before it is durable": 4,
+    "a token does not say what was placed": 0,
+    "a lost token is never sent again": 0,
+    "a replica answers with what it has not heard to be committed": 1,
+}
+"""Of runs that are known to show each."""
+
+
+@pytest.mark.parametrize("which", BROADCAST_BUGS, ids=lambda which: which.name)
+def test_a_bug_planted_in_a_baseline_is_caught(which: SimulationBug) -> None:
+    seed = SEEDS[which.name]
+    scenario = scenario_for(which, seed)
+    assert simulate(scenario, seed=seed).failure is None
+    with planted(which):
+        found = simulate(scenario, seed=seed).failure
+    assert found is not None and found.name in which.breaks
+
+
+def test_bugs_have_names_of_their_own() -> None:
+    names = [which.name for which in (*BUGS, *BROADCAST_BUGS)]
+    assert sorted(set(names)) == sorted(names)
