@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from concordant.order.replication import Replica
+from concordant.sim.run import simulate
+from concordant.sim.swarm import random_scenario
 from tests.detection.sequencing_bugs import (
     BUGS,
     SCHEDULE_COUNT_MAX,
@@ -30,3 +33,14 @@ def test_without_a_bug_the_same_cases_break_nothing() -> None:
 def test_bugs_have_names_of_their_own() -> None:
     names = [which.name for which in BUGS]
     assert sorted(set(names)) == sorted(names)
+
+
+def test_a_replica_that_applies_what_is_not_committed_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Replica, "committed", lambda self, start: self.entries[start - self.base :])
+    failures = (
+        simulate(random_scenario("sequencing-replicated", seed), seed=seed).failure
+        for seed in range(200)
+    )
+    assert any(failure is not None for failure in failures)

@@ -139,10 +139,17 @@ def _clock(world: World, scenario: Scenario, layout: Layout) -> None:
         world.add(detector_of(name), make, node=name)
 
 
-def _sequencing(world: World, scenario: Scenario, layout: Layout, *, edge_on: int) -> None:
+def _sequencing(
+    world: World,
+    scenario: Scenario,
+    layout: Layout,
+    *,
+    edge_on: int,
+    build: Callable[..., None] = sequencing.build,
+) -> None:
     chosen = {"edge_on": edge_on, **_known(scenario, SequencingOptions)}
     options = SequencingOptions(**chosen)
-    sequencing.build(world, scenario, layout, options=options, clients=_clients)
+    build(world, scenario, layout, options=options, clients=_clients)
 
 
 def _merging(world: World, scenario: Scenario, layout: Layout) -> None:
@@ -177,6 +184,11 @@ PROTOCOLS: Mapping[str, Protocol] = {
     "sequencing": Protocol("total", partial(_sequencing, edge_on=2), sequencing.servers),
     "sequencing-strict": Protocol(
         "total strict", partial(_sequencing, edge_on=1), sequencing.servers
+    ),
+    "sequencing-replicated": Protocol(
+        "total",
+        partial(_sequencing, edge_on=2, build=sequencing.build_replicated),
+        lambda scenario: sequencing.REPLICAS,
     ),
     "merging": Protocol("agreed", _merging, merging.servers),
     **dict.fromkeys(broadcast.KINDS, Protocol("total strict", _broadcast, broadcast.servers)),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from concordant.order.sequencing.client import SequencingClient
 from concordant.order.sequencing.coordinator import Coordinator
 from concordant.order.sequencing.messages import COORDINATOR, SequencingOptions, sequencer_of
+from concordant.order.sequencing.replicated import Reaching, Replicated
 from concordant.order.sequencing.sequencer import TopicSequencer
 from concordant.sim.scenario import Scenario
 from concordant.sim.world import World
@@ -42,6 +43,47 @@ def build(
     if options.survey_us:
         add(COORDINATOR, partial(Coordinator, sequencers, options=options))
     clients(SequencingClient, world, scenario, layout, options=options, sequencers=sequencers)
+
+
+REPLICAS = ("r1", "r2", "r3")
+"""Nodes, of which each has a replica of every sequencer."""
+
+
+def build_replicated(
+    world: World,
+    scenario: Scenario,
+    layout: Layout,
+    *,
+    options: SequencingOptions,
+    clients: Callable[..., None],
+) -> None:
+    """The same, with three replicas of every sequencer and of the coordinator."""
+    shape = scenario.topology
+    sequencers = {topic: sequencer_of(topic) for topic in scenario.topics}
+    members = layout.members
+    makes: dict[str, Any] = {
+        address: partial(
+            TopicSequencer,
+            topic,
+            sequencers=sequencers,
+            subscriptions=members.get(topic, {}),
+            options=options,
+        )
+        for topic, address in sequencers.items()
+    }
+    if options.survey_us:
+        makes[COORDINATOR] = partial(Coordinator, sequencers, options=options)
+    services = {name: tuple(f"{node}/{name}" for node in REPLICAS) for name in makes}
+    for name, make in makes.items():
+        for node, address in zip(REPLICAS, services[name], strict=True):
+            replica = partial(Replicated, address, make, service=name, services=services)
+            shared = {"service_us": shape.service_us, "sync_us": shape.sync_us}
+            world.add(address, replica, node=node, **shared)
+
+    def client(*given: Any, **others: Any) -> Reaching:
+        return Reaching(SequencingClient(*given, **others), services)
+
+    clients(client, world, scenario, layout, options=options, sequencers=sequencers)
 
 
 def servers(scenario: Scenario) -> tuple[str, ...]:

@@ -18,7 +18,15 @@ import msgspec
 
 from concordant.errors import PeerError, UsageError
 from concordant.machine.effects import Effect, Note, Persist, Send, SetTimer
-from concordant.machine.inputs import Command, Input, Received, Started, TimerFired
+from concordant.machine.inputs import (
+    Command,
+    Input,
+    Message,
+    Received,
+    Request,
+    Started,
+    TimerFired,
+)
 from concordant.machine.instant import Instant
 from concordant.order.sequencing.channel import Channels
 from concordant.order.sequencing.forest import mean_hops
@@ -68,6 +76,9 @@ class _State(msgspec.Struct):
 class Coordinator:
     """Installs rankings."""
 
+    decides = frozenset({_GIVE_UP, _SURVEY})
+    wakes = (_ACKNOWLEDGE, _REPEAT, _GIVE_UP)
+
     def __init__(
         self, sequencers: Mapping[str, str], *, options: SequencingOptions | None = None
     ) -> None:
@@ -99,8 +110,12 @@ class Coordinator:
         return out
 
     def _obey(self, now: Instant, given: Command, out: list[Effect]) -> None:
-        state = self._state
-        for request in given.requests:
+        self.vet(given.requests)
+        self._propose(now, given.requests[0].order, given.cause, out)  # type: ignore[attr-defined]
+
+    def vet(self, requests: tuple[Request, ...]) -> None:
+        """Refuse what cannot be done now."""
+        for request in requests:
             if not isinstance(request, Rerank):
                 raise UsageError(
                     f"a coordinator cannot {type(request).__name__}",
@@ -108,17 +123,20 @@ class Coordinator:
                 )
             if sorted(request.order) != sorted(self._addresses):
                 raise UsageError("a ranking names every topic once", hint="list all topics")
-        if state.proposed or len(given.requests) > 1:
+        if self._state.proposed or len(requests) > 1:
             raise UsageError(
                 "a change of the ranking is under way", hint="one at a time: ask again later"
             )
-        self._propose(now, given.requests[0].order, given.cause, out)  # type: ignore[attr-defined]
 
-    def _receive(self, now: Instant, given: Received, out: list[Effect]) -> None:
-        for message in given.messages:
+    def check(self, messages: tuple[Message, ...]) -> None:
+        """Refuse what no sequencer sends."""
+        for message in messages:
             content = message.content if isinstance(message, Parcel) else message
             if not isinstance(content, Prepared | Receipt | Report):
                 raise PeerError(f"a coordinator was sent a {type(content).__name__}")
+
+    def _receive(self, now: Instant, given: Received, out: list[Effect]) -> None:
+        self.check(given.messages)
         state = self._state
         for message in given.messages:
             if isinstance(message, Receipt):

@@ -15,7 +15,15 @@ import msgspec
 
 from concordant.errors import PeerError, UsageError
 from concordant.machine.effects import Disseminate, Effect, Persist, Send, SetTimer
-from concordant.machine.inputs import Command, Input, Message, Received, Started, TimerFired
+from concordant.machine.inputs import (
+    Command,
+    Input,
+    Message,
+    Received,
+    Request,
+    Started,
+    TimerFired,
+)
 from concordant.machine.instant import Duration, Instant
 from concordant.order.sequencing.channel import Channels
 from concordant.order.sequencing.messages import (
@@ -69,6 +77,9 @@ class _Step:
 class TopicSequencer:
     """Gives the events of one topic their places among all topics."""
 
+    decides: frozenset[str] = frozenset()
+    wakes = (_ACKNOWLEDGE, _REPEAT, _MARK)
+
     def __init__(
         self,
         topic: str,
@@ -106,18 +117,26 @@ class TopicSequencer:
             for name in given.names:
                 self._wake(now, name, given.cause, out)
         elif isinstance(given, Command):
-            raise UsageError("a sequencer takes no requests", hint="send them to a client")
+            self.vet(given.requests)
         elif isinstance(given, Started):
             self._start(now, given, out)
         return out
 
-    def _receive(self, now: Instant, given: Received, out: list[Effect]) -> None:
-        state, source = self._state, given.source
-        for message in given.messages:
+    def check(self, messages: tuple[Message, ...]) -> None:
+        """Refuse what no correct machine sends here."""
+        for message in messages:
             if isinstance(message, Parcel):
-                state.signer.check(message.content)
+                self._state.signer.check(message.content)
             elif not isinstance(message, Receipt | Ask | Survey):
                 raise PeerError(f"a sequencer was sent a {type(message).__name__}")
+
+    def vet(self, requests: tuple[Request, ...]) -> None:
+        """Refuse every request."""
+        raise UsageError("a sequencer takes no requests", hint="send them to a client")
+
+    def _receive(self, now: Instant, given: Received, out: list[Effect]) -> None:
+        state, source = self._state, given.source
+        self.check(given.messages)
         step = _Step()
         for message in given.messages:
             if isinstance(message, Parcel):
@@ -224,9 +243,10 @@ class TopicSequencer:
             out += [Send(to, parcels, cause) for to, parcels in repeats.items()]
             if state.channels.waiting_count:
                 self._repeat_later(now, cause, out)
-        elif name == _MARK:
+        elif name == _MARK and state.last:
             out.append(Disseminate(self.topic, (Mark(self._stream, state.last),), cause))
-            state.mark_wait_us = min(2 * state.mark_wait_us, self._options.mark_us_max)
+            wait_us = max(2 * state.mark_wait_us, self._options.mark_us)
+            state.mark_wait_us = min(wait_us, self._options.mark_us_max)
             state.mark_at = now + state.mark_wait_us
             out.append(SetTimer(_MARK, state.mark_at, cause))
 
@@ -252,9 +272,10 @@ class TopicSequencer:
         state.acknowledging = state.repeating = False
         state.channels.owed = {}
         self._repeat_later(now, given.cause, out)
-        state.mark_wait_us = self._options.mark_us
-        state.mark_at = now
-        out.append(SetTimer(_MARK, now, given.cause))
+        if state.last:
+            state.mark_wait_us = self._options.mark_us
+            state.mark_at = now
+            out.append(SetTimer(_MARK, now, given.cause))
 
     @property
     def held_count(self) -> int:
