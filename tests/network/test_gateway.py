@@ -17,9 +17,7 @@ import pytest
 
 from concordant.errors import UsageError
 from concordant.net.cluster import cluster_from
-from concordant.net.gateway import Gateway, GatewayOptions
-from concordant.net.gateway_role import GatewayRole
-from concordant.net.nats import NatsOptions
+from concordant.net.gateway import Gateway
 from concordant.net.node import Node
 from tests.network.nats_process import NatsProcess
 
@@ -33,30 +31,46 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsProcess]:
     made.stop()
 
 
+CLUSTER = """
+[cluster]
+name = "c"
+strategies = ["sequencer"]
+{data}
+[nodes.n]
+door = "127.0.0.1:1"
+[nats]
+servers = ["{url}"]
+[gateway]
+{options}
+"""
+
+
 @contextlib.asynccontextmanager
 async def gateway(
     server: NatsProcess, prefix: str, *, data: Path | None = None, **others: Any
 ) -> AsyncIterator[Gateway]:
     """A node in this process with a gateway; `prefix` keeps tests apart on one server."""
-    kept = f'data = "{data}"\n' if data else ""
-    cluster = cluster_from(f'[cluster]\nname = "c"\n{kept}[nodes.n]\ndoor = "127.0.0.1:1"\n')
-    node = Node(cluster, "n")
-    await node.start(door=False)
-    options = GatewayOptions(
-        **{
-            "topics": ("Order", "Payment", "shop.Refund"),
-            "takes": f"{prefix}.in",
-            "gives": f"{prefix}.out",
-            **others,
-        }
+    options = {
+        "topics": ("Order", "Payment", "shop.Refund"),
+        "takes": f"{prefix}.in",
+        "gives": f"{prefix}.out",
+        **others,
+    }
+    text = CLUSTER.format(
+        data=f'data = "{data}"' if data else "",
+        url=server.url,
+        options="\n".join(f"{key} = {json.dumps(value)}" for key, value in options.items()),
     )
-    role = GatewayRole(options, NatsOptions((server.url,)), serve=node.serve)
+    node = Node(cluster_from(text), "n", place="cluster.toml")
     try:
-        await role.start()
-        assert role.gateway is not None
-        yield role.gateway
+        await node.start(door=False)
+        async with asyncio.timeout(10):
+            await node._gateway.begun.wait()
+        yield node._gateway.gateway
+        assert node.failure is None
+        names = {metric.name for metric in node.metrics()}
+        assert {"gateway_taken_total", "gateway_given_total", "gateway_refused_total"} <= names
     finally:
-        await role.stop()
         await node.stop()
 
 
@@ -298,6 +312,9 @@ async def test_a_gateway_that_comes_back_goes_on_and_jetstream_has_each_position
         ({"gives": "a..b"}, "is no prefix"),
         ({"topics": ()}, "needs the names of the topics"),
         ({"topics": ("two words",)}, "needs the names of the topics"),
+        ({"format": "xml"}, r"\[gateway\]"),
+        ({"colour": 1}, r"\[gateway\]"),
+        ({"node": "m"}, "no such node"),
     ],
 )
 async def test_a_gateway_that_cannot_be_is_refused(

@@ -102,6 +102,9 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: Limits = Limits()
     nats: dict[str, Any] = {}
     """Servers and credentials of NATS (`net.nats.NatsOptions`), where it is the transport."""
+    gateway: dict[str, Any] = {}
+    """A gateway for plain NATS programs (`net.gateway.GatewayOptions`), and the `node` that has it;
+    its servers are those of [nats], whatever the transport."""
     topics: dict[str, dict[str, str]] = {}
     """Kinds of attributes, by topic: patterns are checked against them."""
     parameters: dict[str, int] = {}
@@ -210,6 +213,8 @@ def check_cluster(found: Cluster, *, place: str) -> None:
     for name, most in msgspec.structs.asdict(found.limits).items():
         if most < 1:
             refuse("a limit is at least 1", f"[limits] {name}")
+    if found.gateway and found.gateway.get("node", found.names[0]) not in found.nodes:
+        refuse("there is no such node", "[gateway] node", f"the nodes are {_known(found.nodes)}")
     _check_topics(found, place)
     names = [name for options in OPTIONS for name in options.__struct_fields__ if name != "group"]
     for name, value in found.parameters.items():

@@ -1,7 +1,8 @@
 """A gateway at a node: it comes in by the node's own door, as any application does.
 
 The node gives its door and says which names are at home here; the role connects to NATS, starts the
-gateway and ends it with the node.
+gateway as soon as the cluster lets it subscribe, and ends it with the node. The only module of the
+node beside `nodes_over_nats` that needs nats-py; it is imported when a cluster file asks for it.
 """
 
 from __future__ import annotations
@@ -12,11 +13,20 @@ from itertools import count
 
 import msgspec
 
-from concordant.errors import ConcordantError
+from concordant.errors import ConcordantError, UsageError
 from concordant.net.caller import Caller
+from concordant.net.cluster import Cluster
 from concordant.net.gateway import Gateway, GatewayOptions
-from concordant.net.nats import NatsOptions, NatsServer, connect
+from concordant.net.nats import NatsOptions, NatsServer
+from concordant.net.nodes_over_nats import options_of
 from concordant.net.session import Channel, MemoryChannel
+from concordant.net.status import Metric, label
+
+RETRY_S = 0.5
+"""So long after the cluster did not let it subscribe, the gateway asks again."""
+
+Serve = Callable[[Channel], Awaitable[None]]
+"""A node's door."""
 
 
 class GatewayRole:
@@ -27,31 +37,52 @@ class GatewayRole:
         options: GatewayOptions,
         nats: NatsOptions,
         *,
-        serve: Callable[[Channel], Awaitable[None]],
+        serve: Serve,
         is_home: Callable[[str], bool] = lambda name: True,
         token: str = "",
     ) -> None:
-        """`serve` is the node's door, `token` what it wants to see of applications."""
+        """`token` is what the node wants to see of applications."""
+        self.begun = asyncio.Event()
+        """Set when plain subjects are heard and ordered ones are given."""
         self._options = msgspec.structs.replace(options, name=at_home(options.name, is_home))
-        self._nats = nats
+        self._server = NatsServer(nats, name=self._options.name)
+        self._gateway = Gateway(self._server, self._options)
+        self._caller = Caller(self._connect, where="its own node", token=token)
         self._serve = serve
-        self._token = token
         self._sessions: set[asyncio.Future[None]] = set()
-        self._server: NatsServer | None = None
-        self._caller: Caller | None = None
-        self.gateway: Gateway | None = None
+        self._beginning: asyncio.Task[None] | None = None
+        self._failure: ConcordantError | None = None
+
+    @property
+    def gateway(self) -> Gateway:
+        return self._gateway
+
+    @property
+    def failure(self) -> ConcordantError | None:
+        """Why the gateway ended by itself, if it did."""
+        return self._failure or self._gateway.failure
 
     async def start(self) -> None:
-        """On return, plain subjects are heard and ordered ones are given."""
-        name = self._options.name
-        self._server = await connect(self._nats, name=name)
-        gateway = Gateway(self._server, self._options)
-        self._caller = Caller(self._connect, where=f"the node of {name}", token=self._token)
+        """Connect to NATS, and begin as soon as the other nodes are there."""
+        await self._server.start()
         await self._caller.start()
-        pen = await self._caller.pen(name)
-        reading = await self._caller.read(self._options.asked())
-        await gateway.start(pen, reading)
-        self.gateway = gateway
+        self._beginning = asyncio.create_task(self._begin())
+
+    async def _begin(self) -> None:
+        try:
+            pen = await self._caller.pen(self._options.name)
+            while True:
+                try:
+                    reading = await self._caller.read(self._options.asked())
+                    break
+                except UsageError as error:
+                    if "could not begin" not in error.message:
+                        raise
+                    await asyncio.sleep(RETRY_S)
+            await self._gateway.start(pen, reading)
+            self.begun.set()
+        except ConcordantError as error:
+            self._failure = error
 
     async def _connect(self) -> Channel:
         mine, its = MemoryChannel.pair()
@@ -60,20 +91,57 @@ class GatewayRole:
         session.add_done_callback(self._sessions.discard)
         return mine
 
-    @property
-    def failure(self) -> ConcordantError | None:
-        """Why the gateway ended by itself, if it did."""
-        return self.gateway.failure if self.gateway is not None else None
+    def metrics(self) -> list[Metric]:
+        """What the gateway counts."""
+        gateway = self._gateway
+        return [
+            Metric(
+                "gateway_taken_total",
+                "Events that came by plain subjects and are stored.",
+                {"": gateway.taken_count},
+                counted=True,
+            ),
+            Metric(
+                "gateway_given_total",
+                "Events that were given to ordered subjects.",
+                {"": gateway.given_count},
+                counted=True,
+            ),
+            Metric(
+                "gateway_refused_total",
+                "Plain messages that were refused, by reason.",
+                {label("reason", reason): n for reason, n in gateway.refused.items()},
+                counted=True,
+            ),
+        ]
 
     async def stop(self) -> None:
         """End; the node keeps the subscription, and the next life goes on there."""
-        if self.gateway is not None:
-            await self.gateway.stop()
-        if self._caller is not None:
-            await self._caller.stop()
+        if self._beginning is not None:
+            self._beginning.cancel()
+            await asyncio.gather(self._beginning, return_exceptions=True)
+        await self._gateway.stop()
+        await self._caller.stop()
         await asyncio.gather(*self._sessions, return_exceptions=True)
-        if self._server is not None:
-            await self._server.stop()
+        await self._server.stop()
+
+
+def gateway_of(cluster: Cluster, node: str, *, serve: Serve, token: str, place: str) -> GatewayRole:
+    """The gateway that the table [gateway] of a cluster file describes."""
+    table = {key: value for key, value in cluster.gateway.items() if key != "node"}
+    try:
+        options = msgspec.convert(table, GatewayOptions)
+    except msgspec.ValidationError as error:
+        raise UsageError(str(error), place=f"{place}: [gateway]") from None
+    nats = options_of(cluster, place=place)
+    try:
+        return GatewayRole(
+            options, nats, serve=serve, is_home=lambda name: cluster.home(name) == node, token=token
+        )
+    except UsageError as error:
+        raise UsageError(
+            error.message, hint=error.hint, place=f"{place}: [gateway] {error.place}"
+        ) from None
 
 
 def at_home(name: str, is_home: Callable[[str], bool]) -> str:

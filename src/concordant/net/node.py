@@ -99,6 +99,7 @@ class Node:
         self._links: Links | None = None
         self._nats: Any = None
         self._carrier: MemoryCarrier = MemoryCarrier()
+        self._gateway: Any = None
         self._watching: asyncio.Task[None] | None = None
         self._door: Door | None = None
         self._hosting: Hosting | None = None
@@ -152,6 +153,13 @@ class Node:
             await self._nats.doors.answer(self.name, self.serve)
         if door:
             await self._open_door(tls[2] if tls else None)
+        if cluster.gateway and cluster.gateway.get("node", cluster.names[0]) == self.name:
+            from concordant.net.gateway_role import gateway_of
+
+            self._gateway = gateway_of(
+                cluster, self.name, serve=self.serve, token=token, place=self._place
+            )
+            await self._gateway.start()
         self._say("started", door=self._spec.door, strategies=list(cluster.cluster.strategies))
 
     def _secret(self, text: str, key: str) -> str:
@@ -272,6 +280,11 @@ class Node:
                     self._say("failed", machine=place.address, error=str(place.failure))
                     self.failed.set()
                     return
+            if self._gateway is not None and self._gateway.failure is not None:
+                self.failure = self._gateway.failure
+                self._say("failed", machine="gateway", error=str(self.failure))
+                self.failed.set()
+                return
 
     def _hold(self, flow: Place, hosting: Hosting) -> None:
         """Let the publishers of all nodes wait for subscribers that want it so."""
@@ -350,6 +363,8 @@ class Node:
                 counted=True,
             ),
         ]
+        if self._gateway is not None:
+            found += self._gateway.metrics()
         if self._links is not None:
             connected = set(self._links.connected)
             found.append(
@@ -379,6 +394,8 @@ class Node:
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
+        if self._gateway is not None:
+            await self._gateway.stop()
         for server in self._servers:
             server.close()
         if self._door is not None:
