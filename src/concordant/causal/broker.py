@@ -80,6 +80,8 @@ class BrokerState(msgspec.Struct):
     """By client: the last answer, for whoever asks again."""
     heard: dict[str, int] = {}
     """By source: the last of its events that was delivered, to know what is submitted again."""
+    pushing: dict[str, dict[int, int]] = {}
+    """By origin and number: how often an event is still to be pushed."""
     pulled: dict[str, bool] = {}
     """Whom something was pulled from in this tick."""
     retired: bool = False
@@ -275,6 +277,9 @@ class Broker:
         source, seq = ordered.event.source, ordered.event.seq
         state.heard[source] = max(seq, state.heard.get(source, 0))
         self._push(ordered, out)
+        if self.options.push_count > 1:
+            left = self.options.push_count - 1
+            state.pushing.setdefault(ordered.origin, {})[ordered.number] = left
         self._service.carry(ordered, out)
 
     def order(self, event: Event, topics: Iterable[str], out: Outgoing) -> Ordered:
@@ -319,6 +324,16 @@ class Broker:
         for peer in chosen:
             out.send(peer, ordered)
 
+    def _push_again(self, out: Outgoing) -> None:
+        for origin, numbers in self.state.pushing.items():
+            for number in list(numbers):
+                ordered = self.state.retained.log.get((origin, number))
+                numbers[number] -= 1
+                if ordered is not None:
+                    self._push(ordered, out)
+                if ordered is None or not numbers[number]:
+                    del numbers[number]
+
     def _pull(self, source: str, out: Outgoing) -> None:
         """Something cannot be delivered: who sent it has what it follows."""
         if self.options.pull and source not in self.state.pulled:
@@ -351,6 +366,7 @@ class Broker:
                 out.send(peer, Retired())
             return
         state.pulled = {}
+        self._push_again(out)
         self._service.tick(now, out)
         stability = state.stability
         stability.advertise(

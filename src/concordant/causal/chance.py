@@ -41,9 +41,16 @@ class Chance(msgspec.Struct):
         return ((z ^ (z >> 31)) * count) >> 64
 
     def sample(self, items: Sequence[V], count: int) -> list[V]:
-        """So many of the items, each at most once; all of them if there are not more."""
-        rest = list(items)
-        found = []
-        for _ in range(min(count, len(rest))):
-            found.append(rest.pop(self.below(len(rest))))
-        return found
+        """So many of the items, each at most once; all of them if there are not more.
+
+        Floyd's way: as many draws as items are wanted, however many there are.
+
+        >>> sorted(Chance.of(1, "a").sample("abc", 5))
+        ['a', 'b', 'c']
+        """
+        count = min(count, len(items))
+        chosen: dict[int, bool] = {}
+        for last in range(len(items) - count, len(items)):
+            place = self.below(last + 1)
+            chosen[last if place in chosen else place] = True
+        return [items[place] for place in chosen]

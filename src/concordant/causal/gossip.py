@@ -8,11 +8,14 @@ fresh uniform view of the peers, so no membership beyond names is needed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from concordant.causal.chance import Chance
 
+V = TypeVar("V")
 
-def targets(chance: Chance, peers: Sequence[str], *, fanout: int, view_count_max: int) -> list[str]:
+
+def targets(chance: Chance, peers: Sequence[V], *, fanout: int, view_count_max: int) -> list[V]:
     """So many of a fresh random view of the peers.
 
     A sample of a uniform sample is a uniform sample, so the view is not drawn for itself: it only

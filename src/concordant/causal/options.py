@@ -21,6 +21,8 @@ class BrokerOptions(msgspec.Struct, frozen=True):
     """For the draws of whom to gossip with."""
     fanout: int = 3
     """So many peers are sent an event when it is delivered (f)."""
+    push_count: int = 1
+    """So often an event is pushed: when it is delivered, and on the ticks after that."""
     view_count_max: int = 15
     """They are drawn from a fresh random view of this size (l)."""
     tick_us: Duration = 20 * MILLISECOND
