@@ -60,7 +60,7 @@ def _run(setup: Setup) -> Measured:
 
 
 def hops(size: Size) -> Section:
-    """Every link takes one unit: how many follow each other in a transaction, and messages in all."""
+    """Every link takes one unit: how many follow each other in a transaction, and messages."""
     rows: list[Row] = []
     worst = 0.0
     for overlay in OVERLAYS:
@@ -116,8 +116,8 @@ def overlays(size: Size) -> Section:
     return Section(
         "transactions-overlays",
         "Transactions by overlay (figures 5, 6a, 6b)",
-        f"One environment, one transaction after the other; mean of {_places(size) // 3} placements "
-        f"of {_count(size)} transactions each. The paper, at 3 brokers: isolated 570 ms, waiting "
+        f"One environment, one transaction after the other; mean of {_places(size) // 3} "
+        f"placements of {_count(size)} transactions each. The paper, at 3 brokers: isolated 570 ms, waiting "
         "190 ms, static about 50 ms, open as isolated; from 1 to 9 brokers isolated 2.2x, waiting "
         "2.6x, static 1.9x.",
         (
@@ -215,8 +215,9 @@ def regular(size: Size) -> Section:
         "transactions-regular",
         "Regular events under transactions (figure 6g)",
         "500 regular events/s to the agents while 4 transactions at a time run without pause; "
-        f"links of 10 ms, 0.2 ms per message at a broker; windows of {window_us // 1_000} ms, lowest over median, mean of placements. The paper: "
-        "clear dips for isolated and open, none for static.",
+        f"links of 10 ms, 0.2 ms per message at a broker; windows of {window_us // 1_000} ms, "
+        "lowest over median, mean of placements. The paper: clear dips for isolated and open, none "
+        "for static.",
         (Column("approach", "approach"), Column("lowest", "lowest window")),
         rows,
         [Goal("dip under static transactions", "none", str(rows[0]["lowest"]))],

@@ -29,6 +29,7 @@ from tests.campaign import (
     spark_kafka,
     spark_load,
     transactions,
+    transactions_live,
 )
 from tests.campaign.shape import Options, Report
 from tests.generators import ALL_POLICIES
@@ -47,6 +48,7 @@ CAMPAIGNS: dict[str, Callable[[Options], Report]] = {
     spark_kafka.NAME: spark_kafka.run,
     spark_load.NAME: spark_load.run,
     transactions.NAME: transactions.run,
+    transactions_live.NAME: transactions_live.run,
 }
 """Every campaign by name. Another is a sibling module with `NAME` and `run`, and a line here."""
 

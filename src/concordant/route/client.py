@@ -177,8 +177,8 @@ class Client:
         elif isinstance(message, Welcome):
             state = self._state
             state.connected = True
-            state.advertisements = by_name(message.advertisements)
-            state.subscriptions = by_name(message.subscriptions)
+            state.advertisements = by_name(self.name, message.advertisements)
+            state.subscriptions = by_name(self.name, message.subscriptions)
 
     def _deliver(self, event: Event, cause: int, out: list[Effect]) -> None:
         self._state.position += 1
@@ -205,8 +205,10 @@ def _taken(name: str, names: dict[str, Entry]) -> Entry:
     return names.pop(name)
 
 
-def by_name(entries: tuple[tuple[str, Filter], ...]) -> dict[str, Entry]:
-    return {id.partition("/")[2].rpartition("#")[0]: Entry(id, one) for id, one in entries}
+def by_name(client: str, entries: tuple[tuple[str, Filter], ...]) -> dict[str, Entry]:
+    """What ids and filters of a client stand for."""
+    start = len(client) + 1
+    return {id[start:].rpartition("#")[0]: Entry(id, one) for id, one in entries}
 
 
 def _gathered(effects: list[Effect]) -> list[Effect]:

@@ -99,6 +99,10 @@ class TransactClient(Client):
         """The name of the transaction that was begun last."""
         return self._state.last
 
+    def takes_part(self, tx: str) -> bool:
+        """Is it open, as far as this client knows?"""
+        return tx in self._state.parts
+
     @property
     def held_count(self) -> int:
         return len(self._state.parts)
@@ -387,7 +391,7 @@ class TransactClient(Client):
             names = getattr(state, what)
             for name in [n for n, entry in names.items() if entry.id in message.gone]:
                 del names[name]
-            names.update(by_name(getattr(message, what)))
+            names.update(by_name(self.name, getattr(message, what)))
 
 
 def _part(kind: Kind, *, coordinates: bool = False, opened: bool = True) -> Part:

@@ -1,0 +1,248 @@
+"""Transactions live: brokers and clients of the overlay at work, and a door for applications.
+
+A broker is hosted with its log, so that it can be killed at any moment. A client's door gives an
+application what the client machine can do: publish and subscribe, run a plan, and a block in which
+operations belong together:
+
+    async with door.transaction("isolated") as tx:
+        await tx.subscribe("orders", filter_of("Order"))
+        await tx.publish("Ready", {"who": "me"})
+    assert isinstance(tx.outcome, Committed)
+
+A block that raises aborts. An abort is a value in `outcome`, never an exception. The module knows
+time and how machines are hosted; how messages travel is the carrier's matter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from concordant.errors import UsageError
+from concordant.machine.effects import Delivery, Effect
+from concordant.machine.inputs import Input, Request
+from concordant.machine.instant import Instant
+from concordant.model.event import Event
+from concordant.model.kind import Value
+from concordant.net.carrier import MemoryCarrier
+from concordant.net.host import Place
+from concordant.route.filter import Filter
+from concordant.route.link import LinkOptions, Newer, Reliable
+from concordant.route.requests import Advertise, Publish, Subscribe, Unadvertise, Unsubscribe
+from concordant.transact.actions import Action, Kind, Outcome, Plan, Trigger
+from concordant.transact.broker import IsolatedBroker, SharedBroker
+from concordant.transact.client import TransactClient, Triggered, outcome_of, trigger_of
+from concordant.transact.messages import WIRE, Packet
+from concordant.transact.options import TransactOptions
+from concordant.transact.requests import Abort, Act, Begin, Commit, Return, Run
+
+MESSAGES = (Packet, Newer)
+"""What travels: for the codec of a carrier between nodes."""
+
+Handler = Callable[[Triggered, "Answer"], Awaitable[None]]
+"""What a participant does when it is triggered; it acts through the answer."""
+
+
+def host_broker(
+    name: str,
+    carrier: MemoryCarrier,
+    *,
+    neighbours: Sequence[str] = (),
+    isolated: bool = False,
+    parent: str = "",
+    folder: Path | None = None,
+    options: TransactOptions | None = None,
+    links: LinkOptions | None = None,
+) -> Place:
+    """A broker at work; with a folder, it survives being killed."""
+    near = tuple(neighbours)
+    core: IsolatedBroker | SharedBroker
+    if isolated:
+        core = IsolatedBroker(name, neighbours=near, parent=parent, options=options)
+    else:
+        core = SharedBroker(name, neighbours=near, options=options)
+    machine = Reliable(core, wire=WIRE, brokers=near, durable=folder is not None, options=links)
+    place = Place(name, machine, carrier, folder=folder, records=Reliable.records)
+    carrier.add(place)
+    return place
+
+
+class _Watched(Reliable):
+    """Says when the broker has greeted back."""
+
+    def __init__(self, client: TransactClient, *, options: LinkOptions | None) -> None:
+        super().__init__(client, wire=WIRE, durable=False, client=True, options=options)
+        self.client = client
+        self.connected = asyncio.Event()
+
+    def handle(self, now: Instant, given: Input) -> list[Effect]:
+        effects = super().handle(now, given)
+        if self.client.connected:
+            self.connected.set()
+        return effects
+
+
+class Door:
+    """A client for an application. What it has at its broker outlives it; its open transactions
+    do not."""
+
+    def __init__(
+        self,
+        name: str,
+        broker: str,
+        carrier: MemoryCarrier,
+        *,
+        take: Callable[[Event], None] | None = None,
+        handler: Handler | None = None,
+        links: LinkOptions | None = None,
+    ) -> None:
+        self.name = name
+        self._take_event = take or (lambda event: None)
+        self._handler = handler
+        self._outcomes: dict[str, asyncio.Future[Outcome]] = {}
+        self._answering: set[asyncio.Task[None]] = set()
+        self._machine = _Watched(TransactClient(name, broker=broker), options=links)
+        self._place = Place(name, self._machine, carrier, take=self._take)
+        carrier.add(self._place)
+
+    async def connected(self) -> None:
+        """Wait for the broker's welcome."""
+        await self._machine.connected.wait()
+
+    async def stop(self) -> None:
+        for task in self._answering:
+            task.cancel()
+        await asyncio.gather(*self._answering, return_exceptions=True)
+        await self._place.stop()
+
+    async def advertise(self, name: str, wanted: Filter) -> None:
+        await self.ask(Advertise(name, wanted))
+
+    async def unadvertise(self, name: str) -> None:
+        await self.ask(Unadvertise(name))
+
+    async def subscribe(self, name: str, wanted: Filter) -> None:
+        await self.ask(Subscribe(name, wanted))
+
+    async def unsubscribe(self, name: str) -> None:
+        await self.ask(Unsubscribe(name))
+
+    async def publish(self, topic: str, attributes: Mapping[str, Value] | None = None) -> None:
+        await self.ask(Publish(topic, attributes or {}))
+
+    async def run(self, plan: Plan) -> Outcome:
+        """Run a static transaction to its end."""
+        await self.ask(Run(plan))
+        return await self.outcome(self._machine.client.last_transaction)
+
+    def transaction(self, kind: Kind = "isolated") -> Transaction:
+        """A block of operations that belong together."""
+        if kind == "static":
+            raise UsageError("a static transaction is a plan", hint="write a Plan and run it")
+        return Transaction(self, kind)
+
+    async def ask(self, *requests: Request) -> None:
+        await self.connected()
+        self._place.command(*requests)
+
+    async def begin(self, kind: Kind) -> str:
+        await self.ask(Begin(kind))
+        return self._machine.client.last_transaction
+
+    def _outcome(self, tx: str) -> asyncio.Future[Outcome]:
+        if tx not in self._outcomes:
+            self._outcomes[tx] = asyncio.get_running_loop().create_future()
+        return self._outcomes[tx]
+
+    async def outcome(self, tx: str) -> Outcome:
+        """Wait for the outcome of a transaction that was begun here."""
+        found = await self._outcome(tx)
+        del self._outcomes[tx]
+        return found
+
+    def _take(self, deliveries: Sequence[Delivery]) -> None:
+        for one in deliveries:
+            outcome, trigger = outcome_of(one), trigger_of(one)
+            if outcome is not None:
+                if outcome.transaction.startswith(f"{self.name}#"):
+                    found = self._outcome(outcome.transaction)
+                    if not found.done():
+                        found.set_result(outcome)
+            elif trigger is not None:
+                task = asyncio.get_running_loop().create_task(self._answer(trigger))
+                self._answering.add(task)
+                task.add_done_callback(self._answering.discard)
+            else:
+                self._take_event(one.events[0])
+
+    async def _answer(self, trigger: Triggered) -> None:
+        tx, thread = trigger.transaction, trigger.thread
+        ran = self._handler is not None
+        try:
+            if self._handler is not None:
+                await self._handler(trigger, Answer(self, tx, thread))
+            self._place.command(Return(tx, thread, ran))
+        except UsageError:
+            if self._machine.client.takes_part(tx):  # it is not over, but cannot be done
+                self._place.command(Return(tx, thread, ran=False))
+
+
+class Answer:
+    """The actions of one client in a transaction, one after the other."""
+
+    def __init__(self, door: Door, tx: str, thread: str = "") -> None:
+        self._door = door
+        self.name = tx
+        self._thread = thread
+
+    async def advertise(self, name: str, wanted: Filter) -> None:
+        await self._act(Advertise(name, wanted))
+
+    async def unadvertise(self, name: str) -> None:
+        await self._act(Unadvertise(name))
+
+    async def subscribe(self, name: str, wanted: Filter) -> None:
+        await self._act(Subscribe(name, wanted))
+
+    async def unsubscribe(self, name: str) -> None:
+        await self._act(Unsubscribe(name))
+
+    async def publish(self, topic: str, attributes: Mapping[str, Value] | None = None) -> None:
+        await self._act(Publish(topic, attributes or {}))
+
+    async def trigger(
+        self, target: str, topic: str, attributes: Mapping[str, Value] | None = None
+    ) -> None:
+        await self._act(Trigger(target, topic, attributes or {}))
+
+    async def _act(self, action: Action) -> None:
+        await self._door.ask(Act(self.name, action, self._thread))
+
+
+class Transaction(Answer):
+    """An `async with` block: commits at its end, aborts if it raises."""
+
+    outcome: Outcome
+    """Known after the block."""
+
+    def __init__(self, door: Door, kind: Kind) -> None:
+        super().__init__(door, "")
+        self._kind: Kind = kind
+
+    async def __aenter__(self) -> Transaction:
+        self.name = await self._door.begin(self._kind)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            await self._door.ask(Commit(self.name))
+        else:
+            await self._door.ask(Abort(self.name, f"its block raised {type(error).__name__}"))
+        self.outcome = await self._door.outcome(self.name)
