@@ -29,8 +29,8 @@ from tests.kafka import broker, jars
 NAME = "spark-kafka"
 
 EVENT_COUNT = 3_000
-PER_BATCH = 150
-KILL_COUNT = 9
+PER_BATCH = 300
+KILL_COUNT = 6
 BAD = ["", "no json", '{"topic": "T", "time": "soon", "k": 1, "v": 2}', '{"k": "x"}']
 QUESTION = """
 up: T[1].v < T[2].v and T[2].v < T[3].v consume matched partition by k within 10 s
