@@ -114,6 +114,7 @@ async def _rate(rig: Rig, name: str, batch: int, seconds: float) -> tuple[float,
     """Events that arrive with a window under way: per second, and per processor second of the
     busiest process."""
     await _drained(rig, name)
+    await rig.latencies(name)  # it says its processor time too
     before = rig.cpu_s()
     window = min(WINDOW_BATCHES * batch, WINDOW_COUNT_MAX)
     first = rig.totals[name]
@@ -125,6 +126,7 @@ async def _rate(rig: Rig, name: str, batch: int, seconds: float) -> tuple[float,
             await rig.wait()
     await _drained(rig, name)
     count, taken = rig.totals[name] - first, perf_counter() - start
+    await rig.latencies(name)
     busiest = max(after - was for after, was in zip(rig.cpu_s(), before, strict=True))
     return count / taken, count / busiest
 
@@ -180,8 +182,10 @@ async def _memory() -> AsyncIterator[Rig]:
 async def _tcp() -> AsyncIterator[Rig]:
     *ports, bare_port = _free_ports(3)
     where = dict(zip(NODES, ports, strict=True))
-    carrier = await over_tcp("p", where)
-    async with _two(End("p", carrier), "tcp", json.dumps(where), str(bare_port)) as rig:
+    async with (
+        over_tcp("p", where) as carrier,
+        _two(End("p", carrier), "tcp", json.dumps(where), str(bare_port)) as rig,
+    ):
         _, writer = await asyncio.open_connection(HOST, bare_port)
 
         async def bare(number: int, count: int) -> None:
@@ -204,8 +208,10 @@ async def _nats() -> AsyncIterator[Rig]:
     )
     try:
         url = f"nats://{HOST}:{port}"
-        server, carrier = await over_nats("p", url)
-        async with _two(End("p", carrier), "nats", url, "0") as rig:
+        async with (
+            over_nats("p", url) as (server, carrier),
+            _two(End("p", carrier), "nats", url, "0") as rig,
+        ):
 
             async def bare(number: int, count: int) -> None:
                 await server.publish("bench.bare", bare_batch(number, count))
@@ -236,11 +242,11 @@ async def _two(end: End, *arguments: str) -> AsyncIterator[Rig]:
     async def listen() -> None:
         while line := await stdout.readline():
             said = json.loads(line)
+            rig.other_cpu_s = said["cpu_s"]
             if "latencies_us" in said:
                 answers.put_nowait(said["latencies_us"])
-            elif "totals" in said:
+            else:
                 totals.update(said["totals"])
-                rig.other_cpu_s = said["cpu_s"]
             more.set()
 
     async def wait() -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from time import process_time, time_ns
 from typing import Any
 
@@ -123,33 +123,45 @@ def bare_batch(number: int, count: int) -> bytes:
     return _encode(events)
 
 
-async def over_tcp(node: str, ports: dict[str, int]) -> MeshCarrier:
+@asynccontextmanager
+async def over_tcp(node: str, ports: dict[str, int]) -> AsyncIterator[MeshCarrier]:
     mesh = Mesh(Identity("bench", node, node), {n: (HOST, ports[n]) for n in NODES})
     await mesh.start(HOST, ports[node])
-    return MeshCarrier(mesh, Codec(message_kinds(STRATEGIES.values())))
+    carrier = MeshCarrier(mesh, Codec(message_kinds(STRATEGIES.values())))
+    try:
+        yield carrier
+    finally:
+        await carrier.stop()
+        await mesh.stop()
 
 
-async def over_nats(node: str, url: str) -> tuple[NatsServer, NatsCarrier]:
+@asynccontextmanager
+async def over_nats(node: str, url: str) -> AsyncIterator[tuple[NatsServer, NatsCarrier]]:
     server = await connect(NatsOptions((url,)), name=node)
     mesh = NatsMesh(Identity("bench", node, node), NODES, server)
     await mesh.start()
     carrier = NatsCarrier(mesh, Codec(message_kinds(STRATEGIES.values())))
     await carrier.start()
-    return server, carrier
+    try:
+        yield server, carrier
+    finally:
+        await carrier.stop()
+        await mesh.stop()
+        await server.stop()
 
 
 # --- the end that counts, as a program ------------------------------------------------------------
 
 
 async def main(transport: str, where: str, bare_port: str) -> None:
-    count: Count
     if transport == "tcp":
-        end = End("s", await over_tcp("s", json.loads(where)))
-        count = end.counts[BARE]
-        await _bare_tcp(count, int(bare_port))
-    else:
-        server, carrier = await over_nats("s", where)
-        end = End("s", carrier)
+        async with over_tcp("s", json.loads(where)) as carrier:
+            end = End("s", carrier)
+            await _bare_tcp(end.counts[BARE], int(bare_port))
+            await _count(end)
+        return
+    async with over_nats("s", where) as (server, carrier_over_nats):
+        end = End("s", carrier_over_nats)
         count = end.counts[BARE]
 
         async def take(message: Any) -> None:
@@ -157,6 +169,11 @@ async def main(transport: str, where: str, bare_port: str) -> None:
             count.took(len(events), events[-1].time)
 
         await server.subscribe("bench.bare", take)
+        await _count(end)
+
+
+async def _count(end: End) -> None:
+    """Count until nobody wants to know any more."""
     end.subscribe()
     loop = asyncio.get_running_loop()
     telling = False
@@ -181,7 +198,7 @@ async def main(transport: str, where: str, bare_port: str) -> None:
     while line := await reader.readline():
         name = line.decode().strip()
         latencies, end.counts[name].latencies_us = end.counts[name].latencies_us, []
-        _say({"latencies_us": latencies})
+        _say({"cpu_s": process_time(), "latencies_us": latencies})
 
 
 async def _bare_tcp(count: Count, port: int) -> None:
@@ -220,7 +237,6 @@ class Rig:
         """Processor time of the other process, as it said last; 0 if there is none."""
         self.latencies: Callable[[str], Awaitable[list[int]]]
         self.bare: Send | None = None
-        self.stop: Callable[[], Awaitable[None]]
         self._sent = dict.fromkeys((*LEVELS, BARE), 0)
 
     async def publish(self, name: str, count: int) -> None:
