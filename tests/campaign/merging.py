@@ -127,7 +127,7 @@ def _failures(tallies: dict[str, Tally], caught: list[int | None]) -> Iterator[s
         for seed in sorted(one.failed)[:_SHOWN_MAX]:
             yield f"{mode}, seed {seed}: {one.failed[seed]}"
         if one.delivering_count < DELIVERING_SHARE_MIN * one.case_count:
-            yield f"{mode}: only {one.delivering_count} of {one.case_count} cases delivered anything"
+            yield f"{mode}: {one.delivering_count} of {one.case_count} cases delivered anything"
         if mode != "static" and one.case_count >= _CHUNK and not one.copied_count:
             yield f"{mode}: nobody joined with the queues of another"
         for kind in FAULTS:

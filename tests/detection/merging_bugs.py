@@ -109,7 +109,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Replica, "_appended", appended)
 
 
-@bug("a new leader keeps its own log", "storm", 7)
+@bug("a new leader keeps its own log", "storm", 10)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Replica._vote
 
@@ -212,7 +212,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 def _(patch: pytest.MonkeyPatch) -> None:
     def donate(self: Any, stream: Stream, cut: Cut, cause: int, out: list[Any]) -> None:
         if stream.stage == "live":
-            queues = self._matchers[stream.wanted.name].save()
+            queues = self._matchers[stream.name].save()
             message = Queues(cut.joiner, cut.session, cut.cut, queues)
             out.append(client.Send(cut.joiner.partition(" ")[0], (message,), cause))
 
@@ -229,7 +229,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MergedClient, "_began", began)
 
 
-@bug("a joiner delivers as soon as it has queues, and ignores a later start", "storm", 62)
+@bug("a joiner delivers as soon as it has queues, and ignores a later start", "storm", 66)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Stream.take
 
@@ -270,7 +270,14 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 @bug("ties are broken by the order of subscribing (erratum 8)", "changing", 97)
 def _(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Stream, "key", property(lambda self: self.inflow.session))
+    correct = MergedClient._open
+
+    def opened(self: Any, now: Instant, one: Wanted, cause: int, out: list[Any]) -> None:
+        correct(self, now, one, cause, out)
+        stream = self._state.streams[one.name]
+        stream.key = ("", f"{stream.inflow.session:09}")
+
+    patch.setattr(MergedClient, "_open", opened)
 
 
 @bug("an event that two conjunctions share is fed to one of them (erratum 2)", "static", 1)
@@ -278,7 +285,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     correct = MergedClient._feed
     fed: dict[tuple[str, str], bool] = {}
 
-    def feed(self: Any, one: Wanted, item: Ev) -> list[Any]:
+    def feed(self: Any, one: Stream, item: Ev) -> list[Any]:
         known = fed.setdefault((self.name, item.event.id), one.name == "")
         fed[self.name, item.event.id] = True
         return [] if known else correct(self, one, item)

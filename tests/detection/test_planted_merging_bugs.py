@@ -25,7 +25,7 @@ def test_without_the_bug_the_same_case_keeps_all_promises(which: MergingBug) -> 
 SEEDS = {
     "a sequencer with replicas tells what is not committed": 1,
     "a new leader of the replicas keeps its own log": 11,
-    "an event that was repeated to a new leader gets two positions": 1,
+    "an event that was repeated to a new leader gets two positions": 2,
     "a Paxos leader proposes without looking at what was accepted": 5,
     "a Paxos acceptor forgets in a crash": 11,
     "a Paxos acceptor accepts from any leader": 48,

@@ -259,8 +259,8 @@ class MergedClient(Client):
             moved_at=now,
         )
         after = state.reached + self._merging.ahead_us if state.reached else 0
-        stream = Stream(one, inflow, after, after, began_at=now)
-        state.streams[one.name] = stream
+        name, key = one.name, (one.conjunction, one.name)
+        stream = state.streams[name] = Stream(one, inflow, name, key, after, after, began_at=now)
         out.append(Persist((Opened(one, state.sessions),), cause))
         self._to_all(merger, stream.attach(), cause, out)
         self._pull(now, stream, cause, out, overdue=False)
@@ -269,7 +269,7 @@ class MergedClient(Client):
         matcher = self._matcher(stream.wanted)
         if stream.queues_cut == stream.cut and stream.queues:
             matcher.load(stream.queues)
-        name = stream.wanted.name
+        name = stream.name
         self._matchers[name] = matcher
         kept = tuple(stream.waiting)
         begun = Begun(name, stream.inflow.next, stream.frontier, stream.queues, kept)
@@ -286,11 +286,10 @@ class MergedClient(Client):
     def _donate(self, stream: Stream, cut: Cut, cause: int, out: list[Effect]) -> None:
         """The queues as they are at the cut, whether or not the merge has come that far: who waits
         for one another's queues would wait for ever."""
-        name = stream.wanted.name
         if stream.stage != "live":
             return
         copy = self._matcher(stream.wanted)
-        copy.load(self._matchers[name].save())
+        copy.load(self._matchers[stream.name].save())
         for kept in stream.waiting[stream.fed :]:
             copy.feed(kept.item.event)
         queues = Queues(cut.joiner, cut.session, cut.cut, copy.save())
@@ -326,7 +325,7 @@ class MergedClient(Client):
             del leaving[message.consumer]
         stream = self._stream_of(message.consumer, message.session)
         if stream is not None:  # the merger took this client for dead: begin again
-            self._matchers.pop(stream.wanted.name, None)
+            self._matchers.pop(stream.name, None)
             self._note_left(stream, cause, out)
             self._open(now, stream.wanted, cause, out)
             self._merge(now, cause, out)
@@ -344,19 +343,20 @@ class MergedClient(Client):
                 break
             kept = first.pop()
             item = kept.item
-            fed.append(Fed(first.wanted.name, kept.index, item.ts, item.event))
+            fed.append(Fed(first.name, kept.index, item.ts, item.event))
             self._state.reached = max(self._state.reached, item.ts)
-            found += self._feed(first.wanted, item)
+            found += self._feed(first, item)
         if fed:
             out.append(Persist(tuple(fed), cause))
         if found:
             out.append(Deliver(tuple(found), cause))
         self._ask_for_marks(cause, out, again=False)
 
-    def _feed(self, one: Wanted, item: Ev) -> list[Delivery]:
+    def _feed(self, stream: Stream, item: Ev) -> list[Delivery]:
         positions, found = self._state.positions, []
-        name = "" if one.subscription is None else one.subscription.name
-        for events, key in self._matchers[one.name].feed(item.event):
+        for events, key in self._matchers[stream.name].feed(item.event):
+            one = stream.wanted
+            name = "" if one.subscription is None else one.subscription.name
             positions[name] = positions.get(name, 0) + 1
             found.append(Delivery(events, positions[name], True, name, one.number, key))
         return found
@@ -465,7 +465,7 @@ class MergedClient(Client):
                 stream.inflow.next = record.index + 1
             stream.frontier = max(stream.frontier, record.ts)
             state.reached = max(state.reached, record.ts)
-            return self._feed(stream.wanted, Ev(record.ts, record.event))
+            return self._feed(stream, Ev(record.ts, record.event))
         return []
 
     def _recall_begun(self, record: Begun) -> None:

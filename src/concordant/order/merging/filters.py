@@ -36,6 +36,8 @@ class Filter(msgspec.Struct, frozen=True):
         alternatives = self.topics.get(event.topic)
         if alternatives is None:
             return False
+        if not alternatives[0]:  # the empty alternative stands alone
+            return True
 
         def read(_slot: Slot, name: str) -> Value:
             return event.read(name)

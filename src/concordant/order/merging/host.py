@@ -230,15 +230,14 @@ class MergerHost:
             self._compact(part)
 
     def _lead(self, now: Instant, part: Part) -> None:
-        version = part.core.version, part.core.live
         entries = part.commands(now, self._options)
         if entries:
             part.replica.append(entries, self._outbox(part.name))
             part.catch_up()
         part.replica.flush(self._outbox(part.name))
         self._pull(now, part, overdue=False)
-        if (part.core.version, part.core.live) != version:
-            self._link(part)
+        if part.linked != (part.core.life, part.core.version, part.core.live):
+            self._link(now, part)
         for publisher, told in list(part.unaccepted.items()):
             n = part.core.last.get(publisher, 0)
             if n > told:
@@ -251,7 +250,9 @@ class MergerHost:
         for _, place, pull in part.pulls(now, self._options, overdue=overdue):
             self._post(self._replicas(pull.merger)[place], pull)
 
-    def _link(self, part: Part) -> None:
+    def _link(self, now: Instant, part: Part) -> None:
+        part.linked_at = now
+        part.linked = (part.core.life, part.core.version, part.core.live)
         for _, message in part.links():
             for replica in self._replicas(message.merger):
                 self._post(replica, message)
@@ -271,8 +272,7 @@ class MergerHost:
             part.turned(now, self._options)
             if part.replica.leading:
                 if now >= part.linked_at + self._options.repeat_us:
-                    part.linked_at = now
-                    self._link(part)
+                    self._link(now, part)
                 self._pull(now, part, overdue=True)
                 for detach in part.expired(now, self._options):
                     part.control(detach)

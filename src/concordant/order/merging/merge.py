@@ -14,6 +14,9 @@ from concordant.order.merging.stream import Stream
 
 def first_head(streams: Collection[Stream]) -> Stream | None:
     """The stream whose event at hand comes first."""
+    if len(streams) == 1:
+        (only,) = streams
+        return only if only.head is not None else None
     heads = [one for one in streams if one.head is not None]
     return min(heads, key=_order) if heads else None
 

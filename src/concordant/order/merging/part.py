@@ -65,6 +65,8 @@ class Part(msgspec.Struct):
     unaccepted: dict[str, int] = {}
     """Publishers that are to hear how far their events are accepted, and what they were told."""
     linked_at: Instant = 0
+    linked: tuple[int, int, bool] = (0, 0, False)
+    """Life, filter version and liveness of which the parents were told last."""
     inputs: list[Inflow] = []
     """From both parents, for the life of the core that they belong to."""
     known: dict[str, int] = {}

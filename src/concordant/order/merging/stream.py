@@ -82,6 +82,9 @@ class Stream(msgspec.Struct):
 
     wanted: Wanted
     inflow: Inflow
+    name: str
+    key: tuple[str, str]
+    """Breaks ties of time by what is asked: the same at every subscriber (erratum 8)."""
     after: int
     """Nothing in the session is older."""
     frontier: int
@@ -102,11 +105,6 @@ class Stream(msgspec.Struct):
     @property
     def consumer(self) -> str:
         return self.inflow.consumer
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Breaks ties of time: the same at every subscriber (erratum 8)."""
-        return (self.wanted.conjunction, self.wanted.name)
 
     @property
     def head(self) -> Kept | None:

@@ -1,0 +1,303 @@
+"""Ordered merging beside the baselines: what one delivered event costs the busiest process.
+
+Machines run in the simulator, each as if it had a core of its own, and what they really take on
+this machine is charged to their process: handling (measured CPU time), messages as bytes and back
+by the codec of the links, one system call per message and destination. A delivered event is one
+that a subscriber subscribed to; the rest that a broadcast brings it is no delivery. What disks take
+is left out for all alike.
+"""
+
+from __future__ import annotations
+
+import gc
+import socket
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from random import Random
+from time import process_time_ns
+from typing import Any
+
+from bench.merging_loads import BenchLoad, load
+from bench.result import Column, Goal, Row, Section, Size
+from concordant.deliver.correlated import Correlated
+from concordant.machine.contract import Machine
+from concordant.machine.effects import Disseminate, Effect, Persist, Send
+from concordant.machine.inputs import Input, Received
+from concordant.machine.requests import Publish
+from concordant.order import replication
+from concordant.order.broadcast import paxos, token
+from concordant.order.broadcast.logs import EPOCHS, PAXOS, REPLICAS
+from concordant.order.broadcast.replicated import Leader, ReplicatedClient, ReplicatedSequencer
+from concordant.order.broadcast.sequencer import Acknowledged, SequencedClient, Sequencer
+from concordant.order.broadcast.token import TokenMember
+from concordant.order.client import ClientOptions
+from concordant.order.merging import messages as merging
+from concordant.order.merging.client import MergedClient
+from concordant.order.merging.host import MergerHost
+from concordant.order.merging.options import MergingOptions
+from concordant.order.replication import ReplicationOptions
+from concordant.order.streams import Ask, Gone, Here, Mark, Numbered, Where
+from concordant.sim.network import Latency, NetworkSpec
+from concordant.sim.recorder import Recorder
+from concordant.sim.world import World
+from concordant.wire.messages import Codec
+
+SECOND = 1_000_000
+BATCH = 10
+"""Events that a publisher hands over at once."""
+_KINDS = (
+    *(Numbered, Mark, Ask, Gone, Where, Here, Acknowledged, Leader),
+    *(*replication.MESSAGES, *paxos.MESSAGES, *token.MESSAGES),
+    *(merging.Attach, merging.Link, merging.Detach, merging.Complete, merging.Recut),
+    *(merging.Advance, merging.Pull, merging.Batch, merging.Ended, merging.Queues),
+    *(merging.Accepted, merging.Elsewhere, merging.Reached),
+)
+_PATIENT = ClientOptions(
+    ask_us=5 * SECOND, mark_us=5 * SECOND, mark_us_max=60 * SECOND, repeat_us=10 * SECOND
+)
+_REPLICATION = ReplicationOptions(beat_us=SECOND, elect_us=60 * SECOND, entry_count_max=10**9)
+_MERGING = MergingOptions(
+    replication=_REPLICATION,
+    tick_us=SECOND // 2,
+    gather_us=1_000,
+    repeat_us=10 * SECOND,
+    idle_us=20 * SECOND,
+    lease_us=600 * SECOND,
+)
+
+
+class Meter:
+    """What each process has taken, in nanoseconds."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, int] = defaultdict(int)
+        self.world: World | None = None
+        self._codec = Codec(_KINDS)
+        self._near, self._far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+
+    def timed(self, name: str, machine: Machine) -> Machine:
+        meter = self
+
+        class Timed:
+            """A machine whose time is taken."""
+
+            held_count = property(lambda self: machine.held_count)
+
+            def handle(self, now: int, given: Input) -> Sequence[Effect]:
+                if isinstance(given, Received) and given.source != name:
+                    meter.arrived(name, given)
+                start = process_time_ns()
+                effects = machine.handle(now, given)
+                meter.spent[name] += process_time_ns() - start
+                for effect in effects:
+                    meter.left(name, effect)
+                return effects
+
+            def snapshot(self) -> bytes:
+                return machine.snapshot()
+
+            def restore(self, data: bytes) -> None:
+                machine.restore(data)
+
+        return Timed()
+
+    def arrived(self, name: str, given: Received) -> None:
+        body = self._codec.encode(given.messages)
+        start = process_time_ns()
+        self._codec.decode(body)
+        self.spent[name] += process_time_ns() - start
+
+    def left(self, name: str, effect: Effect) -> None:
+        if isinstance(effect, Persist) or not isinstance(effect, Send | Disseminate):
+            return
+        count = 1
+        if isinstance(effect, Disseminate):
+            assert self.world is not None
+            count = len(self.world._listeners.get(effect.topic, ()))
+        elif effect.to == name:
+            return
+        start = process_time_ns()
+        body = self._codec.encode(effect.messages)
+        self.spent[name] += process_time_ns() - start
+        packet = body[:60_000]
+        for _ in range(count):
+            start = process_time_ns()
+            self._near.send(packet)
+            self.spent[name] += process_time_ns() - start
+            self._far.recv(65_536)
+
+    def close(self) -> None:
+        self._near.close()
+        self._far.close()
+
+
+Build = Callable[[World, Meter, BenchLoad, int], None]
+
+
+def _servers(kind: Callable[[str], Machine], names: Sequence[str]) -> Build:
+    """Servers of a broadcast, and clients that correlate what it brings."""
+
+    def build(world: World, meter: Meter, work: BenchLoad, hosts: int) -> None:
+        del hosts
+        for name in names:
+            world.add(name, lambda name=name: meter.timed(name, kind(name)))
+        known = work.schemas
+        chosen: dict[str, Any] = {"sequencer": names[0]} if len(names) == 1 else {"replicas": names}
+        client = SequencedClient if len(names) == 1 else ReplicatedClient
+
+        def subscriber(name: str, one: Any) -> Machine:
+            inner = client(name, topics=one.topics, options=_PATIENT, **chosen)
+            return Correlated(inner, subscriptions=[one], schemas=known, time_ordered=False)
+
+        for number, one in enumerate(work.subscriptions()):
+            name = f"s{number}"
+            make = lambda name=name, one=one: meter.timed(name, subscriber(name, one))  # noqa: E731
+            world.add(name, make)
+        for topic in work.topics:
+            name = f"p{topic}"
+            make = lambda name=name, topic=topic: meter.timed(  # noqa: E731
+                name, client(name, publishes=(topic,), options=_PATIENT, **chosen)
+            )
+            world.add(name, make)
+
+    return build
+
+
+def _merged(world: World, meter: Meter, work: BenchLoad, hosts: int) -> None:
+    names = tuple(f"m{number}" for number in range(1, hosts + 1))
+    for name in names:
+        make = lambda name=name: meter.timed(  # noqa: E731
+            name, MergerHost(name, hosts=names, options=_MERGING)
+        )
+        world.add(name, make)
+    known = work.schemas
+    for number, one in enumerate(work.subscriptions()):
+        name = f"s{number}"
+        make = lambda name=name, one=one: meter.timed(  # noqa: E731
+            name,
+            MergedClient(name, hosts=names, subscriptions=[one], schemas=known, merging=_MERGING),
+        )
+        world.add(name, make)
+    for topic in work.topics:
+        name = f"p{topic}"
+        make = lambda name=name, topic=topic: meter.timed(  # noqa: E731
+            name, MergedClient(name, hosts=names, publishes=(topic,), merging=_MERGING)
+        )
+        world.add(name, make)
+
+
+def _replica(name: str, kind: Any) -> Machine:
+    return ReplicatedSequencer(
+        name, replicas=REPLICAS, kind=kind, options=_PATIENT, replication=_REPLICATION
+    )
+
+
+ORDERS: dict[str, Build] = {
+    "merging": _merged,
+    "sequencer": _servers(lambda name: Sequencer(name, options=_PATIENT), ("sequencer",)),
+    "replicated sequencer": _servers(lambda name: _replica(name, EPOCHS), REPLICAS),
+    "multi-Paxos": _servers(lambda name: _replica(name, PAXOS), REPLICAS),
+    "token ring": _servers(
+        lambda name: TokenMember(name, ring=REPLICAS, options=_PATIENT), REPLICAS
+    ),
+}
+
+
+class Cost:
+    """What came of one order under one load."""
+
+    def __init__(self, order: str, work: BenchLoad, *, events: int, hosts: int) -> None:
+        self.meter = Meter()
+        recorder = Recorder("bench")
+        world = World(
+            seed="1", network=NetworkSpec(Latency("constant", 200, 200)), recorder=recorder
+        )
+        self.meter.world = world
+        ORDERS[order](world, self.meter, work, hosts)
+        gc.disable()
+        try:
+            world.start()
+            world.run(2 * SECOND)  # everybody has joined
+            self.meter.spent.clear()
+            published = self._publish(world, work, events)
+            world.run(world.now + 4 * SECOND)
+        finally:
+            gc.enable()
+            self.meter.close()
+        wanted = [one.topics for one in work.subscriptions()]
+        self.delivered = sum(published[topic] for topics in wanted for topic in topics)
+        self.relations = sum(row.step == "deliver" for row in recorder.rows())
+        self.busiest = max(self.meter.spent, key=lambda name: self.meter.spent[name])
+        self.ns = self.meter.spent[self.busiest] / self.delivered
+        servers = [name for name in self.meter.spent if name[0] not in "sp" or name == "sequencer"]
+        self.server_ns = max(self.meter.spent[name] for name in servers) / self.delivered
+
+    def _publish(self, world: World, work: BenchLoad, events: int) -> dict[str, int]:
+        rng = Random("events")
+        published = dict.fromkeys(work.topics, 0)
+        start = world.now
+        for number in range(events // BATCH):
+            topic = work.topics[number % len(work.topics)]
+            world.run(start + number * 500)
+            requests = [
+                Publish(topic, {name: rng.randint(0, 1_000) for name in "abc"})
+                for _ in range(BATCH)
+            ]
+            world.command(f"p{topic}", *requests)
+            published[topic] += BATCH
+        return published
+
+
+_HOSTS = {"A": 15, "B": 15, "C": 30, "D": 30, "market": 60}
+_WANTED = {"market": 4.82, "C": 4.12}
+
+
+def run(size: Size) -> Section:
+    """Scenarios A to D and the market, every order in turn."""
+    full = size.name == "full"
+    events = 2_000 if full else 460
+    rows: list[Row] = []
+    goals: list[Goal] = []
+    for name in ("A", "B", "C", "D", "market"):
+        for subscribers in (10, 60, 300) if full else (30,):
+            work = load(name, subscribers)
+            costs = {
+                order: Cost(order, work, events=events, hosts=_HOSTS[name]) for order in ORDERS
+            }
+            for order, cost in costs.items():
+                rows.append(
+                    {
+                        "load": name,
+                        "subscribers": subscribers,
+                        "order": order,
+                        "busiest": cost.busiest,
+                        "ns": cost.ns,
+                        "ratio": costs["sequencer"].ns / cost.ns,
+                        "server": costs["sequencer"].server_ns / cost.server_ns,
+                        "relations": cost.relations,
+                    }
+                )
+            if name in _WANTED:
+                ratio = costs["sequencer"].ns / costs["merging"].ns
+                what = f"{name}, {subscribers} subscribers: sequencer / merging"
+                goals.append(Goal(what, f"≥ {_WANTED[name]}x", f"{ratio:.2f}x"))
+    return Section(
+        "merging",
+        "Cost per delivered event of the busiest process",
+        f"{events:,} events in batches of {BATCH}; hosts of mergers: 15 for A and B, 30 for C and "
+        "D, 60 for the market, three replicas each. `ns` is CPU time of the busiest process per "
+        "event that some subscriber had subscribed to; `ratio` is the sequencer's divided by it, "
+        "`servers` the same without clients. Simulated, with service times measured here.",
+        (
+            Column("load", "load"),
+            Column("subscribers", "subscribers", "count"),
+            Column("order", "order"),
+            Column("busiest", "busiest"),
+            Column("ns", "ns", "ns"),
+            Column("ratio", "ratio", "ratio"),
+            Column("server", "servers", "ratio"),
+            Column("relations", "relations", "count"),
+        ),
+        rows,
+        goals,
+    )
