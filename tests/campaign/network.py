@@ -1,10 +1,12 @@
 """Real processes over TCP and NATS, killed under load, and frames made to do harm.
 
-Every protocol runs with endless load while its nodes, publishers, subscribers and sequencers in
-turn, are killed (`kill -9`) and started again. After each kill the node has to be at work again
-before the next. In the end nothing that a publisher was told to be durable may be missing anywhere,
-and the checkers of the level judge the whole history. Over NATS the server itself is killed too. A
-run in which a kill did not happen, or too little was delivered, fails.
+One scenario is run by the simulator, over TCP and over NATS, with every protocol that all of them
+know, and judged by the same checkers. Then protocols run with endless load while their nodes,
+publishers, subscribers and sequencers in turn, are killed (`kill -9`) and started again. After each
+kill the node has to be at work again before the next. In the end nothing that a publisher was told
+to be durable may be missing anywhere, and the checkers of the level judge the whole history. Over
+NATS the server itself is killed too. A run in which a kill did not happen, or too little was
+delivered, fails.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+import msgspec
 from rich.table import Table
 
 from concordant.bus import Bus
@@ -28,15 +31,21 @@ from concordant.errors import ConcordantError
 from concordant.model.history import Row
 from concordant.net.caller import CallerOptions
 from concordant.net.cluster import read_cluster
-from concordant.sim.scenario import Scenario, Topology, Workload
+from concordant.net.roles import STRATEGIES
+from concordant.sim.protocols import PROTOCOLS, protocol_of
+from concordant.sim.run import simulate
+from concordant.sim.scenario import Scenario, Topology, Workload, read_scenario
 from tests.campaign.shape import Options, Report
 from tests.network import fuzz
 from tests.network.live import Live
 
 NAME = "network"
 
-KILL_COUNTS = {"sequencer": 8, "fifo": 6, "clock": 6}
-"""Kills per protocol and transport: 20 each."""
+KILL_COUNTS = {"sequencer": 8, "fifo": 6, "clock": 6, "sequencing-strict": 6}
+"""Kills per protocol and transport."""
+EVERYWHERE = Path(__file__).parents[2] / "examples" / "scenarios" / "everywhere.toml"
+PROTOCOLS_LIVE = tuple(name for name in PROTOCOLS if name in STRATEGIES)
+"""Protocols that the simulator and the nodes know."""
 SERVER_KILL_COUNT = 5
 """Kills of the NATS server, beside them."""
 TRANSPORTS = ("tcp", "nats")
@@ -143,6 +152,7 @@ def run(options: Options) -> Report:
     if options.case is not None or options.policy is not None:
         return report  # a replay of one case of another campaign
     rng = Random(options.seed)
+    report.tables.append(_everywhere(options, report.failures))
     outcomes: list[Outcome] = []
     total = len(TRANSPORTS) * len(KILL_COUNTS)
     for transport in TRANSPORTS:
@@ -159,6 +169,45 @@ def run(options: Options) -> Report:
     report.failures += found.failures
     report.tables += [_table(outcomes), _fuzzed_table(found)]
     return report
+
+
+def _everywhere(options: Options, failures: list[str]) -> Table:
+    """One scenario with every protocol, undisturbed, by all drivers."""
+    table = Table(
+        *("protocol", "driver", "published", "delivered", "promise"),
+        title="One scenario everywhere",
+        title_justify="left",
+    )
+    cells = [(name, driver) for name in PROTOCOLS_LIVE for driver in ("simulator", *TRANSPORTS)]
+    for number, (name, driver) in enumerate(cells, 1):
+        scenario = msgspec.structs.replace(read_scenario(EVERYWHERE), protocol=name)
+        level = protocol_of(scenario).level
+        try:
+            rows = _rows(scenario, driver, options.seed)
+            violated = first_violation(tuple(check_level(rows, level)))
+        except AssertionError as error:
+            rows, violated = [], error
+        if violated is not None:
+            failures.append(f"{name} by {driver}: {violated}")
+        steps = Counter(row.step for row in rows)
+        if steps["publish"] < 100 or steps["deliver"] < 100:
+            failures.append(f"{name} by {driver}: too little happened")
+        kept = f"{level} kept" if violated is None else "BROKEN"
+        table.add_row(name, driver, f"{steps['publish']:,}", f"{steps['deliver']:,}", kept)
+        options.progress("scenario everywhere", number, len(cells))
+    return table
+
+
+def _rows(scenario: Scenario, driver: str, seed: int) -> list[Row]:
+    if driver == "simulator":
+        return list(simulate(scenario, seed=seed).rows)
+    with tempfile.TemporaryDirectory() as folder:
+        live = Live(scenario, Path(folder), transport=driver, seed=seed)
+        try:
+            live.wait_for_the_end()
+            return live.rows()
+        finally:
+            live.stop()
 
 
 # --- frames made to do harm -----------------------------------------------------------------------
