@@ -546,3 +546,27 @@ def _(patch: pytest.MonkeyPatch) -> None:
 @bug("a broker held for dead goes on", "I4", "I2", "I5", "I11", "Drained", mix="suspicion")
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Broker, "_retire", lambda self: None)
+
+
+@bug("a broker that comes back numbers from 1 again", "Invariants", "I", mix="crash")
+def _(patch: pytest.MonkeyPatch) -> None:
+    correct = Broker._start
+
+    def start(self: Any, now: Any, given: Any, out: Any) -> None:
+        correct(self, now, given, out)
+        self.state.number = 0
+        for row in self.state.delivered.values():
+            row.pop(self.name, None)
+
+    patch.setattr(Broker, "_start", start)
+
+
+@bug("a broker that comes back has forgotten what it delivered", "I", mix="crash")
+def _(patch: pytest.MonkeyPatch) -> None:
+    correct = Broker._start
+
+    def start(self: Any, now: Any, given: Any, out: Any) -> None:
+        kept = tuple(one for one in given.records if not isinstance(one, Ordered))
+        correct(self, now, msgspec.structs.replace(given, records=kept), out)
+
+    patch.setattr(Broker, "_start", start)

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 import msgspec
 
 from concordant.causal.chance import Chance
-from concordant.causal.flush import Flush, Kept
+from concordant.causal.flush import Kept
 from concordant.causal.gossip import targets
 from concordant.causal.messages import (
     Digest,
@@ -32,59 +32,27 @@ from concordant.causal.messages import (
     Resolve,
     Resolved,
     Retired,
-    Submitted,
 )
 from concordant.causal.options import BrokerOptions
 from concordant.causal.outgoing import Outgoing
 from concordant.causal.placement import Members, brokers_of, topics_of
-from concordant.causal.retained import Retained, last_available
-from concordant.causal.service import Held, Service, Session
-from concordant.causal.stability import Stability
+from concordant.causal.records import Condensed, Died, Ended, Promised
+from concordant.causal.retained import last_available
+from concordant.causal.service import Service
+from concordant.causal.state import BrokerState
 from concordant.causal.vector import Vector, copied, join, lift, position, restricted
 from concordant.errors import PeerError, UsageError
 from concordant.machine.detector import Suspected, Trusted
 from concordant.machine.effects import Effect
 from concordant.machine.holdback import Holdback
-from concordant.machine.inputs import Command, Input, Message, Received, Started, TimerFired
+from concordant.machine.inputs import Command, Input, Message, Received, Record, Started, TimerFired
 from concordant.machine.instant import Instant
 from concordant.model.event import Event
 
 _TICK = "tick"
 
-
-class Lived(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Durable: this broker has lived. What it knew died with it, and so did its name."""
-
-
-class BrokerState(msgspec.Struct):
-    """All that a broker remembers."""
-
-    chance: Chance
-    pending: Holdback[tuple[int, str, int], Ordered]
-    """By round: what an event follows has a smaller one."""
-    delivered: Vector = {}
-    """Of served topics: what was delivered. Of others: what lies in the past of something that
-    was (VC)."""
-    round: int = 0
-    number: int = 0
-    retained: Retained = msgspec.field(default_factory=Retained)
-    stability: Stability = msgspec.field(default_factory=Stability)
-    flush: Flush = msgspec.field(default_factory=Flush)
-    shown: dict[str, int] = {}
-    """By broker: the round that it has reached."""
-    sessions: dict[str, Session] = {}
-    detached: dict[str, int] = {}
-    """By client: the last session that is over."""
-    submissions: dict[str, Held] = {}
-    submitted: dict[str, Submitted] = {}
-    """By client: the last answer, for whoever asks again."""
-    heard: dict[str, int] = {}
-    """By source: the last of its events that was delivered, to know what is submitted again."""
-    pushing: dict[str, dict[int, int]] = {}
-    """By origin and number: how often an event is still to be pushed."""
-    pulled: dict[str, bool] = {}
-    """Whom something was pulled from in this tick."""
-    retired: bool = False
+ROUNDS_AHEAD = 1_000
+"""How far ahead rounds are made durable: after a crash a broker goes on from there."""
 
 
 class Broker:
@@ -121,19 +89,58 @@ class Broker:
                 self._check(given.source, message)
             for message in given.messages:
                 self._take(now, given.source, message, out)
+                self._promise(out)
         elif isinstance(given, TimerFired):
             for _ in given.names:
                 self._tick(now, out)
+                self._promise(out)
         elif isinstance(given, Started):
-            self.state.retired = bool(given.records)
-            out.persist(Lived())
-            out.wake(_TICK, now + self.options.tick_us)
+            self._start(now, given, out)
         elif isinstance(given, Command) and given.requests:
             raise UsageError(
                 f"a broker cannot {type(given.requests[0]).__name__}",
                 hint="send the request to a client",
             )
         return out.effects()
+
+    def _promise(self, out: Outgoing) -> None:
+        """What is shown after this input must not be shown again by a later life."""
+        state = self.state
+        if state.round > state.promised:
+            state.promised = state.round + ROUNDS_AHEAD
+            self._keep(Promised(state.promised), out)
+
+    def _keep(self, record: Record, out: Outgoing) -> None:
+        self.state.record_count += 1
+        out.persist(record)
+
+    def _start(self, now: Instant, given: Started, out: Outgoing) -> None:
+        """Go on where the last life ended; what waited, and who was attached, comes again."""
+        state = self.state
+        for record in given.records:
+            match record:
+                case Condensed():
+                    state = self.state = msgspec.msgpack.decode(record.state, type=BrokerState)
+                case Ordered():
+                    self._apply(record)
+                case Promised():
+                    state.promised = state.round = record.round
+                case Died():
+                    state.flush.dead = dict.fromkeys(record.dead, True)
+                    if record.kept is not None:
+                        state.flush.end(record.dead, record.kept)
+                case Ended():
+                    self._retire()
+        if given.records:
+            state.patient_until = now + self.options.lease_us
+        out.wake(_TICK, now + self.options.tick_us)
+
+    def _condense(self, out: Outgoing) -> None:
+        """The state in place of the records that led to it, now and then."""
+        state = self.state
+        if state.record_count >= self.options.record_count_max:
+            state.record_count = 0
+            out.condense(Condensed(state.condensed()))
 
     def snapshot(self) -> bytes:
         return msgspec.msgpack.encode(self.state)
@@ -214,6 +221,7 @@ class Broker:
                 self._adopt((source,), out)
             case Excluded():
                 self._retire()
+                self._keep(Ended(), out)
 
     # --- delivery -----------------------------------------------------------------------------
 
@@ -264,7 +272,8 @@ class Broker:
                 self._deliver(ordered, out)
         self._service.settle(out)
 
-    def _deliver(self, ordered: Ordered, out: Outgoing) -> None:
+    def _apply(self, ordered: Ordered) -> None:
+        """Deliver, as far as the own state is concerned."""
         state = self.state
         # Own topics advance by delivery only: else a skipped event would never be waited for.
         for topic, row in ordered.past.items():
@@ -276,6 +285,13 @@ class Broker:
         state.retained.add(ordered)
         source, seq = ordered.event.source, ordered.event.seq
         state.heard[source] = max(seq, state.heard.get(source, 0))
+        if ordered.origin == self.name:
+            state.number = max(state.number, ordered.number)
+
+    def _deliver(self, ordered: Ordered, out: Outgoing) -> None:
+        state = self.state
+        self._keep(ordered, out)
+        self._apply(ordered)
         self._push(ordered, out)
         if self.options.push_count > 1:
             left = self.options.push_count - 1
@@ -369,11 +385,12 @@ class Broker:
         self._push_again(out)
         self._service.tick(now, out)
         stability = state.stability
-        stability.advertise(
-            self.name,
-            restricted(state.delivered, self.topics),
-            ((one.topics, one.acknowledged) for one in state.sessions.values()),
-        )
+        if now >= state.patient_until:
+            stability.advertise(
+                self.name,
+                restricted(state.delivered, self.topics),
+                ((one.topics, one.acknowledged) for one in state.sessions.values()),
+            )
         stability.settle(self.members, state.flush.dead)
         stable = stability.stable
         state.retained.drop(
@@ -384,6 +401,7 @@ class Broker:
             known = {one: copied(vector) for one, vector in stability.acknowledged.items()}
             out.send(peer, Digest(mine, state.round, known, state.flush.names))
         self._coordinate(out)
+        self._condense(out)
 
     # --- dead brokers -------------------------------------------------------------------------
 
@@ -392,9 +410,11 @@ class Broker:
         state = self.state
         if self.name in suspects:
             self._retire()
+            self._keep(Ended(), out)
             return True
         if not state.flush.adopt(suspects, self.brokers):
             return False
+        self._keep(Died(state.flush.names, None), out)
         self._coordinate(out)
         return True
 
@@ -444,6 +464,7 @@ class Broker:
         if state.flush.done:
             return
         state.flush.end(state.flush.names, kept)
+        self._keep(Died(state.flush.names, kept), out)
         state.pending.drop(lambda one: state.flush.refuses(one.origin, one.number))
         self.drain(out)
 

@@ -1,7 +1,8 @@
 """The messages of causal delivery, between brokers and between a broker and its clients.
 
-Who sent a message is not in it: the link says so. Names of brokers serve as names of origins,
-because a broker that comes back from a crash never orders events again under its old name.
+Who sent a message is not in it: the link says so. Names of brokers serve as names of origins: a
+broker that comes back from a crash goes on with its numbers, unless others hold it for dead; then
+it never orders anything again.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Excluded(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Retired(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """The sender came back from a crash without its memory: hold it for dead."""
+    """The sender has stopped for good: hold it for dead."""
 
 
 class Resolve(msgspec.Struct, frozen=True, tag=True, gc=False):

@@ -43,6 +43,8 @@ class BrokerOptions(msgspec.Struct, frozen=True):
     """So long a silent subscriber keeps events from being forgotten."""
     pull: bool = True
     """Ask the sender of an event that cannot be delivered yet for what it follows, at once."""
+    record_count_max: int = 20_000
+    """After so many records, the whole state takes their place."""
     age_bits: int = 2
     """Of one age in the profile `rounds`; older predecessors cost an escape."""
 

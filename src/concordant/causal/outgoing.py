@@ -33,6 +33,11 @@ class Outgoing:
     def persist(self, record: Record) -> None:
         self._records.append(record)
 
+    def condense(self, record: Record) -> None:
+        """This record takes the place of all before."""
+        self._close()
+        self._first.append(Persist((record,), self._cause, replaces=True))
+
     def deliver(self, delivery: Delivery) -> None:
         self._deliveries.append(delivery)
 

@@ -1,11 +1,16 @@
-"""What a causal client makes durable, so that a life after a crash goes on where the last ended."""
+"""What clients and brokers make durable, so that a life after a crash goes on where it ended.
+
+A broker keeps every event that it delivers before it tells anybody, in the form in which it travels
+(`messages.Ordered`), and now and then its whole state in place of all that.
+"""
 
 from __future__ import annotations
 
 import msgspec
 
-from concordant.causal.messages import Carried
+from concordant.causal.messages import Carried, Ordered
 from concordant.causal.vector import Vector
+from concordant.machine.inputs import Record
 from concordant.model.event import Event
 
 
@@ -58,4 +63,41 @@ class Gap(msgspec.Struct, frozen=True, tag=True, gc=False):
     topics: tuple[str, ...]
 
 
-RECORDS = (Published, Accepted, Moved, Caught, Joined, Passed, Gap)
+CLIENT_RECORDS: tuple[type[Record], ...] = (
+    Published,
+    Accepted,
+    Moved,
+    Caught,
+    Joined,
+    Passed,
+    Gap,
+)
+
+
+# --- of brokers ---------------------------------------------------------------------------------
+
+
+class Promised(msgspec.Struct, frozen=True, tag="CausalPromised", gc=False):
+    """No greater round was shown to anybody."""
+
+    round: int
+
+
+class Died(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """These brokers are held for dead; and, when that is agreed, what exists of their events."""
+
+    dead: tuple[str, ...]
+    kept: dict[str, dict[int, dict[str, int]]] | None
+
+
+class Ended(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """This broker is held for dead by others, and has stopped for good."""
+
+
+class Condensed(msgspec.Struct, frozen=True, tag="CausalCondensed", gc=False):
+    """The state, in place of all records before."""
+
+    state: bytes
+
+
+BROKER_RECORDS: tuple[type[Record], ...] = (Ordered, Promised, Died, Ended, Condensed)

@@ -344,6 +344,8 @@ def _phases(world: World, case: Case, watcher: Watcher, seed: int) -> None:
     for act in case.acts:
         world.call(int(act.at_ms * 1_000), partial(_act, world, act))
     world.run(case.duration_ms * 1_000)
+    if not all(world.nodes[one].up for one in case.brokers):
+        world.run(world.now + 2 * DETECTOR_OPTIONS.suspect_us)  # until they are missed
     faults.heal(world)
     end_us = world.now + case.heal_ms * 1_000
     quiet = False
