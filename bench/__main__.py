@@ -46,6 +46,7 @@ BENCHMARKS: dict[str, Callable[[Size], Section]] = {
     "spark-growth": spark_growth.run,
     "simulator": simulator.run,
     "sequencing": sequencing.latency,
+    "stamping": sequencing.stamping,
     "ranking": sequencing.rankings,
     "reranking": sequencing.reranking,
     "total-large": sequencing.large,

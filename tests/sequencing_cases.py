@@ -59,6 +59,8 @@ class Case:
     duplication: float = 0.0
     reranks: tuple[str, ...] = ()
     """New rankings, each asked for once at a random moment."""
+    stamped: bool = False
+    """Events are stamped in parallel, by the sequencers of all topics."""
     topics_named: str = ""
     """Topics beside those that somebody holds or publishes."""
     turns: int = 0
@@ -182,7 +184,7 @@ def random_case(seed: int) -> Case:
         *([COORDINATOR] if reranks else ()),
     ]
     options = OPTIONS
-    if rng.random() < 0.25:
+    if rng.random() < 0.4:
         options = with_options(
             OPTIONS,
             tag=True,
@@ -202,6 +204,7 @@ def random_case(seed: int) -> Case:
         duplication=rng.choice((0.0, 0.0, 0.2)),
         reranks=reranks,
         topics_named=topics,
+        stamped=not reranks and rng.random() < 0.2,
     )
 
 
@@ -231,7 +234,12 @@ def _build(world: World, case: Case) -> None:
         world.add(
             sequencer_of(topic),
             partial(
-                TopicSequencer, topic, sequencers=sequencers, subscriptions=held, options=options
+                TopicSequencer,
+                topic,
+                sequencers=sequencers,
+                subscriptions=held,
+                stamped_with=case.topics if case.stamped else None,
+                options=options,
             ),
         )
         world.add(

@@ -40,6 +40,7 @@ FEATURES = (
     "ranking changed",
     "log written anew",
     "delivered out of order",
+    "stamped in parallel",
 )
 
 
@@ -80,6 +81,8 @@ def features_of(case: Case, played: Played) -> Iterator[str]:
         yield FEATURES[8]
     if any(row.step == "deliver" and not row.in_order for row in rows):
         yield FEATURES[9]
+    if case.stamped:
+        yield FEATURES[10]
 
 
 def tally(seeds: range) -> Tally:

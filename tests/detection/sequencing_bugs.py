@@ -17,7 +17,7 @@ import pytest
 
 from concordant.machine.effects import Effect, Persist
 from concordant.machine.instant import Instant
-from concordant.order.sequencing import signing
+from concordant.order.sequencing import signing, stamping
 from concordant.order.sequencing.channel import Channels
 from concordant.order.sequencing.client import SequencingClient
 from concordant.order.sequencing.forest import Branch, Out
@@ -31,12 +31,14 @@ from concordant.order.sequencing.messages import (
     Link,
     Prepare,
     Prepared,
+    Proposal,
     Signed,
 )
 from concordant.order.sequencing.overlap import Edges
 from concordant.order.sequencing.publisher import Pipeline
 from concordant.order.sequencing.sequencer import TopicSequencer
 from concordant.order.sequencing.signing import Signer
+from concordant.order.sequencing.stamping import Stamper
 from concordant.order.sequencing.subscriber import Merge, Ready
 from tests.sequencing_cases import OPTIONS, Case, found_after, with_options
 
@@ -528,3 +530,45 @@ def _(patch: pytest.MonkeyPatch) -> None:
         return correct(self, source, parcel)
 
     patch.setattr(Channels, "accept", accept)
+
+
+# --- stamping in parallel -------------------------------------------------------------------------
+
+STAMPED = Case(("123", "123"), "123" * 4, edge_on=1, stamped=True, latency_ms=40)
+
+
+@bug("an event gets its place while a smaller stamp may come", STAMPED, *TOTAL, "Drained", "Causal")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def first(self: Stamper) -> Any:
+        final = [
+            (stamp, topic, request)
+            for topic, requests in self.pending.items()
+            for request, (stamp, is_final) in requests.items()
+            if is_final
+        ]
+        return min(final, default=None)
+
+    patch.setattr(Stamper, "_first", first)
+
+
+@bug("the last proposal wins, not the greatest", STAMPED, *TOTAL, "Drained", "Causal", "FIFO")
+def _(patch: pytest.MonkeyPatch) -> None:
+    correct = stamping.STEPS[Proposal]
+
+    def proposal(self: Stamper, source: str, given: Proposal, out: Any, signed: Any) -> None:
+        self.mine[given.request].stamp = 0
+        correct(self, source, given, out, signed)
+
+    patch.setitem(stamping.STEPS, Proposal, proposal)
+
+
+@bug("a sequencer's clock does not look at stamps", STAMPED, *TOTAL, "Drained", "Causal", "FIFO")
+def _(patch: pytest.MonkeyPatch) -> None:
+    correct = Stamper._place
+
+    def place(self: Stamper, *given: Any) -> None:
+        before = self.clock
+        correct(self, *given)
+        self.clock = before
+
+    patch.setattr(Stamper, "_place", place)

@@ -27,7 +27,7 @@ from concordant.order.client import ClientOptions
 from concordant.order.clock import ClockClient
 from concordant.order.fifo import FifoClient
 from concordant.order.none import NoneClient
-from concordant.order.sequencing.messages import SequencingOptions
+from concordant.order.sequencing.messages import SequencingOptions, sequencer_of
 from concordant.sim import broadcast, merging, sequencing
 from concordant.sim.popularity import chosen
 from concordant.sim.scenario import Scenario
@@ -189,6 +189,11 @@ PROTOCOLS: Mapping[str, Protocol] = {
         "total",
         partial(_sequencing, edge_on=2, build=sequencing.build_replicated),
         lambda scenario: sequencing.REPLICAS,
+    ),
+    "stamped": Protocol(
+        "total strict",
+        partial(_sequencing, edge_on=1, build=partial(sequencing.build, stamped=True)),
+        lambda scenario: tuple(map(sequencer_of, scenario.topics)),
     ),
     "merging": Protocol("agreed", _merging, merging.servers),
     **dict.fromkeys(broadcast.KINDS, Protocol("total strict", _broadcast, broadcast.servers)),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from concordant.order.sequencing.client import SequencingClient
 from concordant.order.sequencing.coordinator import Coordinator
 from concordant.order.sequencing.messages import COORDINATOR, SequencingOptions, sequencer_of
+from concordant.order.sequencing.overlap import overlap
 from concordant.order.sequencing.replicated import Reaching, Replicated
 from concordant.order.sequencing.sequencer import TopicSequencer
 from concordant.sim.scenario import Scenario
@@ -25,6 +26,7 @@ def build(
     *,
     options: SequencingOptions,
     clients: Callable[..., None],
+    stamped: bool = False,
 ) -> None:
     """Topics are ranked as they are listed, the most popular lowest; `clients` adds clients."""
     shape = scenario.topology
@@ -37,12 +39,20 @@ def build(
             topic,
             sequencers=sequencers,
             subscriptions=members.get(topic, {}),
+            stamped_with=_group(scenario, layout, topic) if stamped else None,
             options=options,
         )
         add(address, make)
-    if options.survey_us:
+    if options.survey_us and not stamped:
         add(COORDINATOR, partial(Coordinator, sequencers, options=options))
     clients(SequencingClient, world, scenario, layout, options=options, sequencers=sequencers)
+
+
+def _group(scenario: Scenario, layout: Layout, topic: str) -> tuple[str, ...]:
+    """Who stamps: all, if subscriptions change; else those that some subscriber holds as well."""
+    if scenario.workload.subscriptions:
+        return scenario.topics
+    return tuple(sorted(overlap(layout.subscribes.values(), edge_on=1).get(topic, ())))
 
 
 REPLICAS = ("r1", "r2", "r3")

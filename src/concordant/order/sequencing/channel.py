@@ -123,6 +123,11 @@ class Channels(msgspec.Struct):
             inbox.next += 1
         return ready
 
+    def due(self, source: str) -> tuple[int, int]:
+        """The life of a source, and the number of its parcel that is due."""
+        inbox = self.inboxes.get(source)
+        return (inbox.life, inbox.next) if inbox is not None else (0, 1)
+
     def _expect(self, source: str, parcel: Parcel) -> None:
         """Keep what is ahead of the first parcel of a new life."""
         coming = self.coming.get(source)

@@ -113,6 +113,10 @@ class Coordinator:
         self.vet(given.requests)
         self._propose(now, given.requests[0].order, given.cause, out)  # type: ignore[attr-defined]
 
+    def due(self, source: str) -> tuple[int, int]:
+        """The life of a source, and the number of its parcel that is due."""
+        return self._state.channels.due(source)
+
     def vet(self, requests: tuple[Request, ...]) -> None:
         """Refuse what cannot be done now."""
         for request in requests:

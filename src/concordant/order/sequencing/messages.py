@@ -162,6 +162,40 @@ class Flushed(msgspec.Struct, frozen=True, tag=True, gc=False):
     epoch: int
 
 
+# --- stamping in parallel -------------------------------------------------------------------------
+
+
+class Propose(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Which stamp do you propose for this request of my topic?"""
+
+    topic: str
+    request: int
+
+
+class Proposal(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """This one; `topic` is whose sequencer proposes it."""
+
+    topic: str
+    request: int
+    stamp: int
+
+
+class Final(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """This is the greatest, and holds."""
+
+    topic: str
+    request: int
+    stamp: int
+
+
+class Counted(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """So many events of my topic are before it."""
+
+    topic: str
+    request: int
+    n: int
+
+
 # --- changes of the ranking -----------------------------------------------------------------------
 
 
@@ -220,6 +254,10 @@ Content = (
     | Link
     | Flush
     | Flushed
+    | Propose
+    | Proposal
+    | Final
+    | Counted
     | Prepare
     | Prepared
     | Commit

@@ -37,6 +37,10 @@ class Service(Machine, Protocol):
     wakes: tuple[str, ...]
     """Timers that a new leader has to set off."""
 
+    def due(self, source: str) -> tuple[int, int]:
+        """The life of a source, and the number of its parcel that is due."""
+        ...
+
     def check(self, messages: tuple[Message, ...]) -> None:
         """Refuse a message that breaks the protocol."""
         ...
@@ -140,6 +144,10 @@ class _State(msgspec.Struct):
     """Since then, what may not have been heard has been repeated."""
     waiting: list[Entry] = []
     """To be logged."""
+    logged: dict[str, dict[tuple[int, int], bool]] = {}
+    """Parcels on their way through the log, by source: life and number."""
+    settled: dict[str, tuple[int, int]] = {}
+    """The last receipt of each source that went into the log."""
     working: bool = False
 
 
@@ -227,10 +235,33 @@ class Replicated:
             self._turn()
         elif state.log.leading:  # whoever sends to a replica that follows repeats it to all
             source = state.reach.heard(source)
-            if isinstance(message, Parcel | Receipt | Report):
-                state.waiting.append(Entry(source, message))
-            else:
+            if self._is_news(source, message):
+                state.waiting.append(Entry(source, message))  # type: ignore[arg-type]
+            elif self._is_harmless(source, message):
                 self._speak(self._service.handle(now, Received(source, (message,))), said)
+
+    def _is_news(self, source: str, message: Message) -> bool:
+        """What changes the service is logged, once."""
+        logged = self._state.logged
+        if isinstance(message, Parcel):
+            number = (message.life, message.n)
+            if number < self._service.due(source) or number in logged.get(source, {}):
+                return False
+            logged.setdefault(source, {})[number] = True
+            return True
+        if isinstance(message, Receipt):
+            number = (message.life, message.n)
+            if number <= self._state.settled.get(source, (0, 0)):
+                return False
+            self._state.settled[source] = number
+            return True
+        return isinstance(message, Report)
+
+    def _is_harmless(self, source: str, message: Message) -> bool:
+        """What is only to be answered: a question, or a parcel that was taken before."""
+        if isinstance(message, Parcel):
+            return (message.life, message.n) < self._service.due(source)
+        return not isinstance(message, Receipt)
 
     def _wake(self, now: Instant, name: str, said: list[Effect]) -> None:
         if not self._state.log.leading:
@@ -253,6 +284,7 @@ class Replicated:
         state = self._state
         if state.log.leads != state.led:
             state.led, state.awake, state.waiting = state.log.leads, False, []
+            state.logged, state.settled = {}, {}
 
     def _work_soon(self, now: Instant, cause: int, timers: list[Effect]) -> None:
         """What comes meanwhile is worked on together."""
@@ -284,9 +316,13 @@ class Replicated:
             self._service.restore(log.state)
             state.applied = log.base
         entries = log.committed(state.applied)
-        for entry in entries:
+        for encoded in entries:
+            entry = _decode(encoded)
+            if isinstance(entry.message, Parcel):
+                number = (entry.message.life, entry.message.n)
+                state.logged.get(entry.source, {}).pop(number, None)
             try:
-                effects = self._service.handle(now, _decode(entry).given)
+                effects = self._service.handle(now, entry.given)
             except UsageError:  # it was asked twice, and the first was heard meanwhile
                 continue
             if log.leading:

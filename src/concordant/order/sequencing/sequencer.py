@@ -9,7 +9,7 @@ a lost tail is noticed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -38,6 +38,7 @@ from concordant.order.sequencing.messages import (
     Survey,
 )
 from concordant.order.sequencing.signing import Sent, Signer
+from concordant.order.sequencing.stamping import Stamper
 from concordant.order.streams import Ask, Gone, Mark, Stream
 
 _ACKNOWLEDGE = "acknowledge"
@@ -46,7 +47,7 @@ _MARK = "mark"
 
 
 class _State(msgspec.Struct):
-    signer: Signer
+    signer: Signer | Stamper
     channels: Channels
     kept: list[Signed] = []
     """Own events in the order of their numbers, as far as they are kept."""
@@ -87,22 +88,27 @@ class TopicSequencer:
         sequencers: Mapping[str, str],
         coordinator: str = COORDINATOR,
         subscriptions: Mapping[str, tuple[str, ...]] | None = None,
+        stamped_with: Iterable[str] | None = None,
         options: SequencingOptions | None = None,
     ) -> None:
         """
         `sequencers` are the addresses of all topics' sequencers, in rank order, the lowest first;
-        `subscriptions` are there from the start.
+        `subscriptions` are there from the start. With `stamped_with`, events are not signed up the
+        forest but stamped in parallel, together with these topics.
         """
         self.topic = topic
         self._options = options or SequencingOptions()
         self._stream: Stream = (sequencers[topic], topic)
-        signer = Signer.of(
+        signer: Signer | Stamper = Signer.of(
             topic,
             addresses=dict(sequencers),
             coordinator=coordinator,
             edge_on=self._options.edge_on,
             members={c: topics for c, topics in (subscriptions or {}).items() if topic in topics},
         )
+        if stamped_with is not None:
+            group = tuple(one for one in stamped_with if one != topic)
+            signer = Stamper(topic, dict(sequencers), group)
         chosen = self._options
         channels = Channels(chosen.held_count_max, chosen.repeat_us, chosen.repeat_us_max)
         self._state = _State(signer, channels)
@@ -129,6 +135,10 @@ class TopicSequencer:
                 self._state.signer.check(message.content)
             elif not isinstance(message, Receipt | Ask | Survey):
                 raise PeerError(f"a sequencer was sent a {type(message).__name__}")
+
+    def due(self, source: str) -> tuple[int, int]:
+        """The life of a source, and the number of its parcel that is due."""
+        return self._state.channels.due(source)
 
     def vet(self, requests: tuple[Request, ...]) -> None:
         """Refuse every request."""

@@ -60,7 +60,7 @@ class Open(msgspec.Struct):
     """Complete, but an earlier event is not."""
 
 
-class Signer(msgspec.Struct):
+class Signer(msgspec.Struct, tag=True):
     """The sequencer of one topic."""
 
     topic: str
