@@ -51,9 +51,6 @@ class ClientState(msgspec.Struct):
 class Client:
     """A publisher and subscriber without transactions."""
 
-    _compound: tuple[type[Request], ...] = ()
-    """Requests that are done in several steps of which a later one may be refused."""
-
     def __init__(self, name: str, *, broker: str) -> None:
         self.name = name
         self._broker = broker
@@ -94,7 +91,7 @@ class Client:
 
     def _ask_all(self, now: Instant, given: Command, out: list[Effect]) -> None:
         """All or nothing: one that is refused must not leave an earlier one done."""
-        several = len(given.requests) > 1 or isinstance(given.requests[0], self._compound)
+        several = len(given.requests) > 1
         before = self.snapshot() if several else b""
         try:
             for request in given.requests:

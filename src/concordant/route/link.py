@@ -209,8 +209,8 @@ class Reliable:
             body = self._encode((packet.session, acknowledged))
             self._log(now, "session", source, body, cause, out)
             self._renew(peer, packet.session, acknowledged)
-        for n in [n for n in peer.unacknowledged if n <= packet.taken]:
-            del peer.unacknowledged[n]
+        while peer.unacknowledged and (oldest := next(iter(peer.unacknowledged))) <= packet.taken:
+            del peer.unacknowledged[oldest]
             self._wait_us = self._options.repeat_us
         ready = self._accept(peer, packet.first, packet.messages)
         if packet.messages or packet.asks:

@@ -27,9 +27,9 @@ from concordant.sim.recorder import Recorder
 from concordant.sim.transaction_load import Begun, Disruption, Scene
 from concordant.sim.world import Place, World
 from concordant.transact import requests
-from concordant.transact.actions import Plan, Trigger
+from concordant.transact.actions import Aborted, Committed, Plan, Trigger
 from concordant.transact.broker import IsolatedBroker, SharedBroker
-from concordant.transact.client import TransactClient, trigger_of
+from concordant.transact.client import TransactClient, outcome_of, trigger_of
 from concordant.transact.messages import WIRE
 from concordant.transact.options import TransactOptions
 
@@ -199,8 +199,12 @@ class Stage:
 
     def _delivered(self, place: Place, deliveries: Iterable[Delivery]) -> None:
         for one in deliveries:
-            trigger = trigger_of(one)
-            if trigger is not None:
+            trigger, outcome = trigger_of(one), outcome_of(one)
+            if outcome is not None:
+                reason = outcome.reason if isinstance(outcome, Aborted) else ""
+                told = (outcome.transaction, isinstance(outcome, Committed), reason)
+                self.run.knows.setdefault(place.address, []).append(told)
+            elif trigger is not None:
                 self.world.call(self.world.now, partial(self._answer, place.address, trigger))
 
     def _answer(self, client: str, trigger: Any) -> None:
@@ -265,7 +269,6 @@ class Stage:
         run, tree = self.run, self.scene.tree
         run.did = {name: [] for name in tree.neighbours}
         run.decided = {name: [] for name in tree.neighbours}
-        run.knows = {name: [] for name in tree.edges}
         run.delivered = {name: [] for name in tree.edges}
         published = []
         for row in self.world.recorder.rows():
@@ -298,8 +301,6 @@ class Stage:
             run.did[process].append((topics[0], topics[1]))
         elif text == "decided":
             run.decided[process].append((topics[0], topics[1] == "committed"))
-        elif text == "knows":
-            run.knows[process].append((topics[0], topics[1] == "committed", topics[2]))
 
     def _add_filters(self, found: Transaction, plan: Plan) -> None:
         for _, step in plan.lines():

@@ -91,11 +91,6 @@ class Plan(msgspec.Struct, frozen=True):
 
         yield from walk(self.client, "", self.actions)
 
-    @property
-    def last(self) -> str:
-        """The operation after which everything is done."""
-        return list(self.lines())[-1][1].op
-
     def __str__(self) -> str:
         lines = list(self.lines())
         width = max(len(step.op) for _, step in lines)

@@ -89,7 +89,6 @@ class TransactClient(Client):
     """A client of brokers with transactions."""
 
     _state: TransactState
-    _compound = (Run,)
 
     def _new_state(self) -> Any:
         return TransactState()
@@ -166,15 +165,21 @@ class TransactClient(Client):
         plan = request.plan
         if plan.client != self.name:
             raise UsageError(f"this plan is one of {plan.client}, not of {self.name}")
+        before = (self._state.number, self._state.last)
         tx = self._new_part("static")
-        out.append(Note("begins", "transaction", (tx, "static"), cause=cause))
-        steps = [(client, step) for client, step in plan.lines()]
-        for client, step in steps:
-            if "." not in step.op:
-                nested = tuple(one for _, one in steps if _is_child(step.op, one.op))
-                assert client == self.name
-                self._place(now, tx, step, nested, cause, out)
-        self._send(Finished(tx, plan.last), cause, out)
+        planned: list[Effect] = [Note("begins", "transaction", (tx, "static"), cause=cause)]
+        steps = [step for _, step in plan.lines()]
+        try:
+            for step in steps:
+                if "." not in step.op:
+                    below = tuple(one for one in steps if _is_child(step.op, one.op))
+                    self._place(now, tx, step, below, cause, planned)
+        except UsageError:
+            del self._state.parts[tx]
+            self._state.number, self._state.last = before
+            raise
+        self._send(Finished(tx, steps[-1].op), cause, planned)
+        out += planned
 
     def _place(
         self,
@@ -341,15 +346,13 @@ class TransactClient(Client):
     def _planned(self, now: Instant, message: Planned, cause: int, out: list[Effect]) -> None:
         tx = message.tx
         self._state.parts.setdefault(tx, _part("static"))
-        before = self.snapshot()
         planned: list[Effect] = []
         try:
             for step in message.steps:
                 if _is_direct_child(message.op, step.op):
                     below = tuple(one for one in message.steps if _is_child(step.op, one.op))
                     self._place(now, tx, step, below, cause, planned)
-        except UsageError as error:
-            self.restore(before)
+        except UsageError as error:  # nothing has left yet, and the abort undoes the names
             self._send(Refuse(tx, f"refused by {self.name}: {error.message}"), cause, out)
             return
         out += planned
@@ -367,8 +370,6 @@ class TransactClient(Client):
             "committed": message.committed,
             "reason": message.reason,
         }
-        said = "committed" if message.committed else "aborted"
-        out.append(Note("knows", "transaction", (message.tx, said, message.reason), cause=cause))
         self._tell(now, OUTCOME, about, cause, out)
         self._send(EndTaken(message.tx), cause, out)
 

@@ -15,7 +15,13 @@ from concordant.machine.effects import Effect, Note
 from concordant.machine.instant import Instant
 from concordant.model.event import Event
 from concordant.route.router import Router
-from concordant.transact.messages import DecisionTaken, Ended, Forget, Notified
+from concordant.transact.messages import (
+    DecisionTaken,
+    Ended,
+    Forget,
+    NotificationTaken,
+    Notified,
+)
 from concordant.transact.options import TransactOptions
 
 LOST = "a client of it lost its memory"
@@ -43,8 +49,8 @@ class Endings(msgspec.Struct):
     """What a broker remembers of transactions that are decided."""
 
     decided: dict[str, Decided] = {}
-    mailboxes: dict[str, int] = {}
-    """Events on their way to each client."""
+    mailboxes: dict[str, dict[tuple[str, str], Event]] = {}
+    """Per client, by transaction and operation: committed events that it has not taken."""
 
 
 class EndingRouter(Router, ABC):
@@ -76,7 +82,7 @@ class EndingRouter(Router, ABC):
 
     def full(self, outbox: _Outbox) -> str:
         """Why a commit would be too much for some client; empty if it is not."""
-        counts = dict(self.state.mailboxes)
+        counts = {client: len(box) for client, box in self.state.mailboxes.items()}
         for client, _, _ in outbox:
             counts[client] = counts.get(client, 0) + 1
             if counts[client] > self.options.mailbox_count_max:
@@ -84,16 +90,19 @@ class EndingRouter(Router, ABC):
         return ""
 
     def notify(self, tx: str, outbox: _Outbox) -> None:
-        mailboxes = self.state.mailboxes
         for client, op, event in outbox:
-            mailboxes[client] = mailboxes.get(client, 0) + 1
+            self.state.mailboxes.setdefault(client, {})[tx, op] = event
             self.out.append((client, Notified(tx, op, event)))
 
-    def make_room(self, client: str) -> None:
-        count = self.state.mailboxes.get(client, 0) - 1
-        if count > 0:
-            self.state.mailboxes[client] = count
-        else:
+    def notify_again(self, client: str) -> None:
+        """To a client that lost its memory: everything that it may not have taken."""
+        for (tx, op), event in self.state.mailboxes.get(client, {}).items():
+            self.out.append((client, Notified(tx, op, event)))
+
+    def notification_taken(self, client: str, message: NotificationTaken) -> None:
+        mailbox = self.state.mailboxes.get(client, {})
+        mailbox.pop((message.tx, message.op), None)
+        if not mailbox:
             self.state.mailboxes.pop(client, None)
 
     # --- everybody has done it ----------------------------------------------------------------

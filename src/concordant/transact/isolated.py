@@ -136,7 +136,7 @@ class IsolatedRouter(EndingRouter, VersionedRouter):
             case EndTaken():
                 self.end_taken(hop, message.tx)
             case NotificationTaken():
-                self.make_room(hop)
+                self.notification_taken(hop, message)
             case Hello():
                 self.greet(hop)
             case _:
@@ -311,6 +311,7 @@ class IsolatedRouter(EndingRouter, VersionedRouter):
         lost = [tx for tx, one in self.state.begun.items() if one == client]
         lost += [tx for tx, one in contexts.items() if client in one.parts and tx not in lost]
         self.out.append((client, self.known_of(client)))
+        self.notify_again(client)
         for tx in lost:
             if tx in contexts:
                 contexts[tx].stale[client] = True

@@ -278,8 +278,5 @@ class Packet(msgspec.Struct, frozen=True, tag="TransactPacket"):
 
 
 WIRE = Wire(
-    Packet,
-    Any_,
-    Asked | Begin | Run | Act | Return | Commit | Abort | Status,
-    (Published, Notified),
+    Packet, Any_, Asked | Begin | Run | Act | Return | Commit | Abort | Status, (Published,)
 )

@@ -135,7 +135,7 @@ class SharedRouter(EndingRouter, TaggedRouter):
             case EndTaken():
                 self.end_taken(hop, message.tx)
             case NotificationTaken():
-                self.make_room(hop)
+                self.notification_taken(hop, message)
             case Tagged():
                 self.take_copy(hop, message)
             case Hello():
@@ -295,6 +295,7 @@ class SharedRouter(EndingRouter, TaggedRouter):
             tuple(one for one in known.subscriptions if one[0] not in added),
         )
         self.out.append((client, welcome))
+        self.notify_again(client)
 
     # --- copies of pending subscriptions ------------------------------------------------------
 

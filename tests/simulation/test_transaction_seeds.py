@@ -1,0 +1,33 @@
+"""Scenes that once broke a promise of transactions; each keeps the sentence that explains it."""
+
+from __future__ import annotations
+
+import pytest
+
+from concordant.sim.transaction_load import scene
+from concordant.sim.transactions import simulate_transactions
+
+SEEDS = {
+    "a client that lost its memory had taken an event and not said so: its mailbox stayed full": (
+        "static",
+        "move",
+        528,
+    ),
+    "an outcome was logged, and its row in the history lost with a crash": (
+        "static",
+        "advertise or subscribe",
+        544,
+    ),
+    "a transaction was lost with the life that had begun it, and never was": (
+        "static",
+        "fuzz",
+        1041,
+    ),
+}
+
+
+@pytest.mark.parametrize("why", SEEDS)
+def test_a_scene_that_once_failed(why: str) -> None:
+    kind, workload, seed = SEEDS[why]
+    failure = simulate_transactions(scene(kind, workload, seed)).failure  # type: ignore[arg-type]
+    assert failure is None, failure
