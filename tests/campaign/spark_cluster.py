@@ -29,12 +29,13 @@ from tests.campaign.shape import Options, Report
 NAME = "spark-cluster"
 
 STANDALONE = "standalone"
+CONNECT = "connect"
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 RUNS = (
     ("local[2]", "none"),
     (LOCAL_CLUSTER, "none"),
     (STANDALONE, "none"),
-    ("connect", "none"),
+    (CONNECT, "none"),
     ("local[2,4]", "retry"),
     (LOCAL_CLUSTER, "retry"),
     (LOCAL_CLUSTER, "speculation"),
@@ -78,22 +79,26 @@ def _told(url: str, fault: str, folder: Path) -> tuple[list[dict[str, Any]], str
 
 @contextlib.contextmanager
 def _place(master: str, folder: Path) -> Iterator[str]:
-    """The URL of a master; the standalone one lives as long as the block, with two workers."""
-    if master != STANDALONE:
-        yield master
-        return
-    port = _free_port()
-    url = f"spark://127.0.0.1:{port}"
+    """The URL of a master; what has to be started for it lives as long as the block."""
+    port = str(_free_port())
     deploy = "org.apache.spark.deploy"
     with contextlib.ExitStack() as stack:
-        head = [f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port)]
-        stack.enter_context(_daemon([*head, "--webui-port", "0"], "New state: ALIVE", folder))
-        for number in range(2):
-            worker = [f"{deploy}.worker.Worker", "--cores", "1", "--memory", "1g"]
-            work = ["--webui-port", "0", "--work-dir", str(folder / f"work{number}"), url]
-            ready = "Successfully registered with master"
-            stack.enter_context(_daemon([*worker, *work], ready, folder))
-        yield url
+        if master == STANDALONE:
+            master = f"spark://127.0.0.1:{port}"
+            head = [f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", port]
+            stack.enter_context(_daemon([*head, "--webui-port", "0"], "New state: ALIVE", folder))
+            for number in range(2):
+                worker = [f"{deploy}.worker.Worker", "--cores", "1", "--memory", "1g"]
+                work = ["--webui-port", "0", "--work-dir", str(folder / f"work{number}"), master]
+                ready = "Successfully registered with master"
+                stack.enter_context(_daemon([*worker, *work], ready, folder))
+        elif master == CONNECT:
+            master = f"sc://127.0.0.1:{port}"
+            server = "org.apache.spark.sql.connect.service.SparkConnectServer"
+            bound = ["--conf", f"spark.connect.grpc.binding.port={port}", "spark-internal"]
+            submit = [f"{deploy}.SparkSubmit", "--master", "local[2]", "--class", server, *bound]
+            stack.enter_context(_daemon(submit, "Spark Connect server started", folder))
+        yield master
 
 
 @contextlib.contextmanager
@@ -107,7 +112,7 @@ def _daemon(arguments: list[str], ready: str, folder: Path) -> Iterator[None]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
     )
     try:
         assert process.stderr is not None

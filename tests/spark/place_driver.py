@@ -2,10 +2,10 @@
 
     python -m tests.spark.place_driver MASTER FAULT FOLDER
 
-MASTER is Spark's, or `connect` for a Spark Connect server of our own. FAULT is `none`, `retry` (the
-first attempt of every task dies when its work is done), `speculation` (the first attempt of every
-task is slow) or `executor` (one is killed after every second micro-batch). Prints one line of JSON
-for each comparison; in FOLDER every fault leaves a file.
+MASTER is Spark's, or the address of a Spark Connect server (`sc://…`). FAULT is `none`, `retry`
+(the first attempt of every task dies when its work is done), `speculation` (the first attempt of
+every task is slow) or `executor` (one is killed after every second micro-batch). Prints one line of
+JSON for each comparison; in FOLDER every fault leaves a file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from random import Random
 from typing import Any
 
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
 
 from concordant.spark import batch, correlate, in_order, state_files
 from concordant.spark.session import open_session
@@ -37,10 +36,8 @@ Task = Callable[[Iterable[Any]], Iterator[Any]]
 
 
 def opened(master: str, folder: Path, fault: str) -> Any:
-    if master == "connect":
-        session = SparkSession.builder.remote("local[2]").getOrCreate()
-        session.conf.set("spark.sql.shuffle.partitions", 2)
-        return session
+    if _is_connect(master):
+        return open_session(master, options={"spark.sql.shuffle.partitions": "2"})
     options = {
         "spark.driver.memory": "1g",
         "spark.executor.memory": "900m",
@@ -57,6 +54,10 @@ def opened(master: str, folder: Path, fault: str) -> Any:
             "spark.speculation.multiplier": "1.1",
         }
     return open_session(master, options=options, log=folder / "spark.log")
+
+
+def _is_connect(master: str) -> bool:
+    return master.startswith("sc://")
 
 
 def plant(fault: str, folder: Path) -> None:
@@ -148,7 +149,7 @@ def main(master: str, fault: str, folder: Path) -> None:
     write(folder / "in", 40, 80, 120, 160, 200, rows=ROWS)
     if fault != "executor":
         tell(*table(spark))
-    if master != "connect":
+    if not _is_connect(master):
         tell(*stream(spark, folder, fault))
     if fault == "none":
         tell(*own_store(spark, folder))
