@@ -5,7 +5,8 @@ delivers in order go to the engine, and the relations that they complete go to t
 Two subscribers of one subscription whose levels deliver the same events in the same order
 therefore deliver the same relations in the same order. An event that the level says is out of order
 is not correlated; it is noted. After a crash the level delivers everything again from its durable
-log, the engine finds the same relations again, and those that the application took are left out.
+log, the engine finds the same relations again, and those that the application took are left out. A
+snapshot of the level takes the engine with it.
 
 Live traffic comes in ones and twos, so the clear engine does the work; this module is the one place
 where that is chosen.
@@ -20,9 +21,10 @@ import msgspec
 from concordant.correlate.engine import Engine
 from concordant.correlate.plan import compile_plan
 from concordant.machine.contract import Machine
-from concordant.machine.effects import Deliver, Delivery, Effect, Note
-from concordant.machine.inputs import Input, Started
+from concordant.machine.effects import Deliver, Delivery, Effect, Note, Persist
+from concordant.machine.inputs import Command, Input, Started
 from concordant.machine.instant import Instant
+from concordant.machine.saved import Compact, Saved, saved_state, saving
 from concordant.model.event import Event
 from concordant.model.subscription import Subscription
 from concordant.model.topic import Schemas
@@ -32,6 +34,15 @@ class _State(msgspec.Struct):
     client: bytes
     engine: bytes
     positions: dict[str, int]
+
+
+class _Saved(msgspec.Struct):
+    client: tuple[Saved, ...]
+    engine: bytes
+    positions: dict[str, int]
+
+
+_ALL = Compact(-1)
 
 
 class Correlated:
@@ -53,19 +64,46 @@ class Correlated:
 
     def handle(self, now: Instant, given: Input) -> list[Effect]:
         taken_count = 0
+        out: list[Effect] = []
+        snapshots: list[Compact] = []
         if isinstance(given, Started):
             taken_count = given.taken_count
-            given = Started(given.records, 0, given.cause)
-        out: list[Effect] = []
+            given = self._recover(given, out)
+        elif isinstance(given, Command):
+            snapshots = [one for one in given.requests if isinstance(one, Compact)]
+            if snapshots:  # the engine has taken whatever the level delivered
+                asked = (_ALL if isinstance(one, Compact) else one for one in given.requests)
+                given = Command(tuple(asked), given.cause)
         for effect in self._client.handle(now, given):
             if isinstance(effect, Deliver):
                 out += self._correlate(effect, taken_count)
+            elif isinstance(effect, Persist) and effect.replaces:
+                self._save(effect, snapshots.pop(0), out)
             elif isinstance(effect, Note) and effect.step == "subscribe":
                 text = "\n".join(self._texts)
                 out.append(msgspec.structs.replace(effect, text=text))
             else:
                 out.append(effect)
         return out
+
+    def _save(self, effect: Persist, request: Compact, out: list[Effect]) -> None:
+        """Let what the level saved, and the engine, take the place of the log."""
+        if request.taken_count + len(request.untaken) == sum(self._positions.values()):
+            saved = _Saved(effect.records, self._engine.save(), self._positions)  # type: ignore[arg-type]  # a snapshot has no others
+            out.append(saving(msgspec.msgpack.encode(saved), request, effect.cause))
+
+    def _recover(self, given: Started, out: list[Effect]) -> Started:
+        """What the level starts with; relations that were saved and not taken are delivered."""
+        data, last, rest = saved_state(given.records)
+        if last is None:
+            return Started(given.records, 0, given.cause)
+        saved = msgspec.msgpack.decode(data, type=_Saved)
+        self._engine.load(saved.engine)
+        self._positions = saved.positions
+        untaken = last.untaken[max(0, given.taken_count - last.taken_count) :]
+        if untaken:
+            out.append(Deliver(untaken, given.cause))
+        return Started((*saved.client, *rest), saved.client[-1].taken_count, given.cause)
 
     def _correlate(self, effect: Deliver, taken_count: int) -> list[Effect]:
         out: list[Effect] = []

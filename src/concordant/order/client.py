@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -39,6 +39,7 @@ from concordant.machine.inputs import (
 )
 from concordant.machine.instant import MILLISECOND, SECOND, Duration, Instant
 from concordant.machine.requests import Install, Publish, Subscribe, Unsubscribe
+from concordant.machine.saved import Compact, saved_state, saving
 from concordant.machine.view import View
 from concordant.model.event import Event
 from concordant.order.streams import Stream
@@ -125,10 +126,15 @@ class ClientState(msgspec.Struct):
     seq: int = 0
     position: int = 0
     guests: dict[str, Guest] = msgspec.field(default_factory=dict)
+    left: dict[str, bool] = msgspec.field(default_factory=dict)
+    """Topics that were subscribed once, and are not now."""
 
 
 class Client(ABC):
     """The common part of a level's client; see the module's text."""
+
+    compacts: ClassVar[bool] = False
+    """True if `_crash` is filled in, so that a snapshot may take the place of the log."""
 
     _state: ClientState
 
@@ -204,7 +210,7 @@ class Client(ABC):
                             hint="leave the time out, and the client's clock gives one",
                         )
                     lasts[who] = request.time
-            elif not isinstance(request, Subscribe | Unsubscribe | Install):
+            elif not isinstance(request, Subscribe | Unsubscribe | Install | Compact):
                 raise UsageError(f"a client cannot {type(request).__name__}")
         self._check_room(published)
 
@@ -233,6 +239,8 @@ class Client(ABC):
                 self._state.view = request.view
                 out.append(Persist((Installed(request.view),), given.cause))
                 self._install(given.cause, out)
+            elif isinstance(request, Compact):
+                self._compact(request, given.cause, out)
         if events:
             self._publish(now, events, given.cause, out)
 
@@ -291,14 +299,23 @@ class Client(ABC):
         return topic in self._state.topics
 
     def _joined(self, record: Joined, cause: int, out: list[Effect]) -> None:
-        self._state.topics.update(dict.fromkeys(record.topics, True))
+        self._hold(record.topics)
         out.append(Persist((record,), cause))
         out.append(Note("", "subscribe", record.topics, (), cause))
 
+    def _hold(self, topics: tuple[str, ...]) -> None:
+        for topic in topics:
+            self._state.topics[topic] = True
+            self._state.left.pop(topic, None)
+
+    def _drop(self, topics: tuple[str, ...]) -> None:
+        for topic in topics:
+            if self._state.topics.pop(topic, False):
+                self._state.left[topic] = True
+
     def _leave(self, now: Instant, topics: tuple[str, ...], cause: int, out: list[Effect]) -> None:
         del now
-        for topic in topics:
-            self._state.topics.pop(topic, None)
+        self._drop(topics)
         out.append(Persist((Left(topics),), cause))
         out.append(Note("", "unsubscribe", topics, (), cause))
         channels = self._channels(topics)
@@ -312,12 +329,9 @@ class Client(ABC):
 
     # --- deliveries ---------------------------------------------------------------------------
 
-    def _deliver(
-        self, ready: Sequence[Delivered], cause: int, out: list[Effect], *, durable: bool = True
-    ) -> None:
+    def _deliver(self, ready: Sequence[Delivered], cause: int, out: list[Effect]) -> None:
         position = self._state.position
-        if durable:
-            out.append(Persist(tuple(ready), cause))
+        out.append(Persist(tuple(ready), cause))
         out.append(
             Deliver(
                 tuple(
@@ -339,40 +353,55 @@ class Client(ABC):
             self._listen(topics, given.cause, out)
             out.append(Note("", "subscribe", topics, (), given.cause))
         # The last life may have ended between the disk and the history: say everything again.
-        left = dict.fromkeys(
-            t for one in given.records if isinstance(one, Left) for t in one.topics
-        )
-        left_for_good = tuple(topic for topic in left if topic not in state.topics)
-        if left_for_good:
-            out.append(Note("", "unsubscribe", left_for_good, (), given.cause))
-        published = tuple(one.event for one in given.records if isinstance(one, Published))
+        if state.left:
+            out.append(Note("", "unsubscribe", tuple(state.left), (), given.cause))
+        published = self._published_before(given.records)
         if published:
             out.append(Note("", "publish", (), published, given.cause))
         if waiting:
-            self._deliver(waiting, given.cause, out, durable=False)
+            out.append(Deliver(tuple(waiting), given.cause))
         self._begin(now, given.cause, out)
 
-    def _recover(self, records: tuple[Record, ...], taken_count: int) -> list[Delivered]:
+    def _published_before(self, records: tuple[Record, ...]) -> tuple[Event, ...]:
+        """What earlier lives published, as far as it is known."""
+        return tuple(one.event for one in records if isinstance(one, Published))
+
+    def _compact(self, request: Compact, cause: int, out: list[Effect]) -> None:
+        if request.taken_count < 0:
+            request = Compact(self._state.position)
+        there = request.taken_count + len(request.untaken)
+        if self.compacts and there == self._state.position:
+            copy = msgspec.msgpack.decode(self.snapshot(), type=type(self._state))
+            self._crash(copy)
+            out.append(saving(msgspec.msgpack.encode(copy), request, cause))
+
+    def _recover(self, records: tuple[Record, ...], taken_count: int) -> list[Delivery]:
         """Rebuild the state; deliveries that the application has not taken yet."""
+        data, saved, records = saved_state(records)
+        delivered: list[Delivery] = []
+        first = 0
+        if saved is not None:
+            self.restore(data)
+            first = saved.taken_count
+            delivered += saved.untaken
         state = self._state
-        delivered: list[Delivered] = []
         for record in records:
             if isinstance(record, Published):
                 event = record.event
                 self._number(event.source, event.seq)
                 self._clock_of(self._timekeeper(event.source)).observe(event.time)
             elif isinstance(record, Delivered):
-                delivered.append(record)
+                position = first + len(delivered) + 1
+                delivered.append(Delivery((record.event,), position, record.in_order))
             elif isinstance(record, Installed):
                 state.view = record.view
             elif isinstance(record, Joined):
-                state.topics.update(dict.fromkeys(record.topics, True))
+                self._hold(record.topics)
             elif isinstance(record, Left):
-                for topic in record.topics:
-                    state.topics.pop(topic, None)
+                self._drop(record.topics)
             self._remember(record)
-        state.position = min(taken_count, len(delivered))
-        return delivered[state.position :]
+        state.position = first + len(delivered)
+        return delivered[max(0, taken_count - first) :]
 
     def _sources_of(self, topic: str) -> tuple[str, ...]:
         """The clients that publish to a topic."""
@@ -417,6 +446,9 @@ class Client(ABC):
 
     def _remember(self, record: Record) -> None:
         """Rebuild the level's own state from a record."""
+
+    def _crash(self, state: Any) -> None:
+        """Take from a copy of the state what a crash takes: what is not durable, and timers."""
 
     @property
     def held_count(self) -> int:

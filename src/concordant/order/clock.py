@@ -240,6 +240,16 @@ class ClockClient(FifoClient):
         state.marks = {s: mark for s, mark in state.marks.items() if s[1] not in left}
         state.merged.drop(lambda item: item.event.topic in left)
 
+    def _crash(self, state: Any) -> None:
+        super()._crash(state)
+        for item in state.merged.waiting.values():  # what was not delivered has to come again
+            event = item.event
+            incoming = state.incoming[item.sender or event.source, event.topic]
+            incoming.next = min(incoming.next, item.n)
+        state.merged = Holdback(state.merged.count_max)
+        state.passed = dict.fromkeys(state.passed, 0)
+        state.marks, state.suspected = {}, {}
+
     def _remember(self, record: Record) -> None:
         super()._remember(record)
         state = self._state

@@ -67,6 +67,8 @@ class FifoState(ClientState):
 class FifoClient(Client):
     """A client with order per source and topic."""
 
+    compacts = True
+
     _state: FifoState
 
     def _new_state(self, topics: dict[str, bool]) -> Any:
@@ -300,6 +302,17 @@ class FifoClient(Client):
         elif isinstance(record, Left):
             left = frozenset(record.topics)
             state.incoming = {s: one for s, one in state.incoming.items() if s[1] not in left}
+
+    def _published_before(self, records: tuple[Record, ...]) -> tuple[Event, ...]:
+        kept = [event for one in self._state.outgoing.values() for event in one.kept]
+        return tuple(sorted(kept, key=lambda event: (event.source, event.seq)))
+
+    def _crash(self, state: Any) -> None:
+        for incoming in state.incoming.values():
+            incoming.held = Holdback(self._options.held_count_max)
+            incoming.known = 0
+        state.gaps, state.joining = {}, {}
+        state.asking, state.mark_at, state.mark_wait_us = False, 0, 0
 
     def _begin(self, now: Instant, cause: int, out: list[Effect]) -> None:
         state = self._state

@@ -19,6 +19,8 @@ from concordant.order.streams import Mark, Numbered
 class NoneClient(Client):
     """A client without any order."""
 
+    compacts = True
+
     def _new_state(self, topics: dict[str, bool]) -> Any:
         return ClientState(topics)
 

@@ -94,6 +94,10 @@ class Workload(Table, frozen=True):
     """Events have an attribute `kind`, drawn from 1 to this."""
     replies: float = 0.0
     """The chance that a client publishes because of what it delivered."""
+    guests: int = 0
+    """So many applications publish through each publisher, under names of their own."""
+    compact_ms: int = 0
+    """So often logs are replaced by snapshots, where the protocol does that; 0 is never."""
     changes: tuple[Change, ...] = ()
     subscriptions: tuple[SubscriptionChange, ...] = ()
 

@@ -37,6 +37,10 @@ _PARAMETERS = {
 """Short waits, so that a run is short and still sees repeats, marks and asks."""
 
 
+_HOSTED = ("none", "fifo", "clock", "sequencer")
+"""Protocols whose clients publish for guests and replace their logs."""
+
+
 def random_scenario(protocol: str, seed: int) -> Scenario:
     """A small world with a random mix of faults, all of it from the seed."""
     rng = Random(f"{seed}/swarm")
@@ -74,9 +78,11 @@ def random_scenario(protocol: str, seed: int) -> Scenario:
     workload = msgspec.structs.replace(
         scenario.workload, subscriptions=_changes(scenario, rng) if rng.random() < 0.4 else ()
     )
-    return msgspec.structs.replace(
-        scenario, workload=workload, faults=drawn(scenario, Chaos(), rng)
-    )
+    faults = drawn(scenario, Chaos(), rng)
+    if protocol in _HOSTED:  # drawn last: the rest of a seed's scenario does not depend on it
+        guests, compact_ms = rng.choice((0, 2)), rng.choice((0, 40))
+        workload = msgspec.structs.replace(workload, guests=guests, compact_ms=compact_ms)
+    return msgspec.structs.replace(scenario, workload=workload, faults=faults)
 
 
 def _changes(scenario: Scenario, rng: Random) -> tuple[SubscriptionChange, ...]:

@@ -13,8 +13,9 @@ from random import Random
 
 from concordant.machine.effects import Delivery
 from concordant.machine.requests import Publish, Subscribe, Unsubscribe
+from concordant.machine.saved import Compact
 from concordant.sim.popularity import weights
-from concordant.sim.protocols import Layout
+from concordant.sim.protocols import SEQUENCER, Layout
 from concordant.sim.scenario import Change, Scenario, SubscriptionChange
 from concordant.sim.world import Place, World
 
@@ -46,6 +47,8 @@ class Load:
             self._world.call(one.at_ms * 1_000, partial(self._subscribe, one))
         if self._spec.replies:
             self._world.on_delivery = self._reply
+        if self._spec.compact_ms:
+            self._world.call(self._spec.compact_ms * 1_000, self._compact)
 
     def _schedule(self, name: str, *, first: bool = False) -> None:
         gap = 1e6 / self._rate_per_s
@@ -67,7 +70,8 @@ class Load:
         if len(topics) > 1:
             topic = self._rng.choices(topics, cum_weights=self._weights(name))[0]
         kind = 1 + int(self._rng.random() * self._spec.kinds)
-        return Publish(topic, {"kind": kind})
+        guest = self._rng.randrange(self._spec.guests + 1) if self._spec.guests else 0
+        return Publish(topic, {"kind": kind}, source=f"{name}-{guest}" if guest else "")
 
     def _weights(self, name: str) -> list[float]:
         found = self._cumulative.get(name)
@@ -77,6 +81,16 @@ class Load:
             found = list(accumulate(shares[self._rank[topic]] for topic in topics))
             self._cumulative[name] = found
         return found
+
+    def _compact(self) -> None:
+        world = self._world
+        names = dict.fromkeys((*self._layout.publishes, *self._layout.subscribes, SEQUENCER))
+        for name in names:
+            if name in world.places:
+                world.command(name, Compact(world.places[name].taken_count))
+        due = world.now + self._spec.compact_ms * 1_000
+        if due < self._end_us:
+            world.call(due, self._compact)
 
     def _change(self, change: Change) -> None:
         if change.rate_per_s is not None:

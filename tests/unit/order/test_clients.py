@@ -6,7 +6,15 @@ import pytest
 
 from concordant.errors import UsageError
 from concordant.machine.detector import Detector, Heartbeat, Suspected, Watch
-from concordant.machine.effects import Deliver, Disseminate, Effect, Listen, Persist, Send
+from concordant.machine.effects import (
+    Deliver,
+    Delivery,
+    Disseminate,
+    Effect,
+    Listen,
+    Persist,
+    Send,
+)
 from concordant.machine.inputs import (
     Command,
     Listening,
@@ -16,12 +24,14 @@ from concordant.machine.inputs import (
     TimerFired,
 )
 from concordant.machine.requests import Install, Publish, Subscribe
+from concordant.machine.saved import Compact, saved_state, saving
 from concordant.machine.view import View
 from concordant.model.event import Event
 from concordant.order.broadcast.sequencer import SequencedClient, Sequencer
-from concordant.order.client import Client, ClientOptions
+from concordant.order.client import Client, ClientOptions, Left
 from concordant.order.clock import ClockClient
 from concordant.order.fifo import FifoClient
+from concordant.order.none import NoneClient
 from concordant.order.streams import Ask, Here, Mark, Numbered, Where
 
 T = ("a", "T")
@@ -240,3 +250,60 @@ def test_who_watches_is_told_of_suspicions_that_are_older() -> None:
     assert told == [Send("s", (Suspected(("m",)),))]
     detector.handle(10**6, Received("s", (Watch(wanted=False),)))
     assert detector.handle(10**6, Received("m", (Heartbeat("m"),))) == []
+
+
+@pytest.mark.parametrize("kind", [NoneClient, FifoClient, SequencedClient, ClockClient])
+def test_a_snapshot_takes_the_place_of_the_log(kind: type[Client]) -> None:
+    client = kind("n", publishes=None, topics=("T",), sources=("n",))
+    records = records_of(client.handle(0, Started()))
+    records += records_of(client.handle(5, Command(tuple(Publish("T") for _ in range(9)))))
+    (saved,) = client.handle(6, Command((Compact(0),)))
+    assert isinstance(saved, Persist)
+    assert saved.replaces
+    later = records_of(client.handle(7, Command((Publish("T", source="guest"),))))
+    by_log, by_snapshot = (kind("n", publishes=None, topics=("T",)) for _ in range(2))
+    by_log.handle(9, Started((*records, *later)))
+    by_snapshot.handle(9, Started((*saved.records, *later)))
+    for machine in (by_log, by_snapshot):
+        assert (machine.seq_of(), machine.seq_of("guest")) == (9, 1)
+    asked = Received("s", (Ask(("n", "T"), 1, 99),))
+    if kind is FifoClient:
+        assert by_log.handle(10, asked) == by_snapshot.handle(10, asked)
+
+
+def test_no_snapshot_is_taken_while_deliveries_are_on_their_way() -> None:
+    client = FifoClient("s", topics=("T",), sources=SOURCES)
+    client.handle(0, Started())
+    client.handle(1, Received("a", tuple(numbered("a", n, n) for n in (1, 2, 3))))
+    assert client.handle(2, Command((Compact(1),))) == []
+    waiting = (Delivery((numbered("a", 3, 3).event,), 3),)
+    (saved,) = client.handle(2, Command((Compact(2, waiting),)))
+    later = records_of(client.handle(3, Received("a", (numbered("a", 4, 4),))))
+    reborn = FifoClient("s", topics=("T",), sources=SOURCES)
+    found = reborn.handle(4, Started((*saved.records, *later), taken_count=2))
+    assert delivered(found) == [("a:3", True), ("a:4", True)]
+    assert [d.position for e in found if isinstance(e, Deliver) for d in e.deliveries] == [3, 4]
+
+
+def test_a_sequencer_goes_on_from_its_snapshot() -> None:
+    sequencer = Sequencer("q")
+    sequencer.handle(0, Started())
+    sent = tuple(Numbered(("a", "broadcast"), n, Event("T", "a", n, n)) for n in (1, 2, 3))
+    sequencer.handle(1, Received("a", sent))
+    (saved,) = sequencer.handle(2, Command((Compact(),)))
+    reborn = Sequencer("q")
+    reborn.handle(3, Started(saved.records))
+    assert not records_of(reborn.handle(4, Received("a", sent)))
+    fourth = Numbered(("a", "broadcast"), 4, Event("T", "a", 4, 4))
+    found = reborn.handle(5, Received("a", (fourth,)))
+    assert [m.n for e in found if isinstance(e, Disseminate) for m in e.messages] == [4]
+    with pytest.raises(UsageError):
+        sequencer.handle(6, Command((Compact(), Publish("T"))))
+
+
+def test_a_large_state_is_saved_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("concordant.machine.saved.PART_BYTES_MAX", 10)
+    persist = saving(b"x" * 25, Compact(7), 0)
+    assert [one.last for one in persist.records] == [False, False, True]
+    state, last, rest = saved_state((*persist.records, Left(("T",))))
+    assert (state, last and last.taken_count, rest) == (b"x" * 25, 7, (Left(("T",)),))

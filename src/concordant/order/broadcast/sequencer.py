@@ -19,6 +19,7 @@ from concordant.machine.effects import Disseminate, Effect, Listen, Note, Persis
 from concordant.machine.holdback import Holdback
 from concordant.machine.inputs import Command, Input, Received, Record, Started, TimerFired
 from concordant.machine.instant import Instant
+from concordant.machine.saved import Compact, saved_state, saving
 from concordant.model.event import Event
 from concordant.order.client import (
     Client,
@@ -97,7 +98,14 @@ class Sequencer:
             for name in given.names:
                 self._wake(now, name, given.cause, out)
         elif isinstance(given, Command):
-            raise UsageError("a sequencer takes no requests", hint="send them to a client")
+            for request in given.requests:
+                if type(request) is not Compact:
+                    raise UsageError(
+                        "a sequencer publishes and subscribes nothing", hint="ask a client"
+                    )
+            for request in given.requests:
+                assert isinstance(request, Compact)
+                self._compact(request, given.cause, out)
         elif isinstance(given, Started):
             self._start(now, given, out)
         return out
@@ -179,9 +187,20 @@ class Sequencer:
             state.mark_at = now + state.mark_wait_us
             out.append(SetTimer(_MARK, state.mark_at, cause))
 
+    def _compact(self, request: Compact, cause: int, out: list[Effect]) -> None:
+        copy = msgspec.msgpack.decode(self.snapshot(), type=_SequencerState)
+        for incoming in copy.publishers.values():
+            incoming.held = Holdback(self._options.held_count_max)
+            incoming.known = 0
+        copy.unacknowledged, copy.mark_at, copy.mark_wait_us = {}, 0, 0
+        out.append(saving(msgspec.msgpack.encode(copy), request, cause))
+
     def _start(self, now: Instant, given: Started, out: list[Effect]) -> None:
+        data, saved, records = saved_state(given.records)
+        if saved is not None:
+            self.restore(data)
         state = self._state
-        for record in given.records:
+        for record in records:
             if isinstance(record, Ordered):
                 state.log.append(record.event)
                 self._publisher(record.publisher or record.event.source).next = record.n + 1
@@ -219,6 +238,8 @@ class SequencedState(ClientState, kw_only=True):
 
 class SequencedClient(Client):
     """A client of a sequencer."""
+
+    compacts = True
 
     _state: SequencedState
 
@@ -387,6 +408,15 @@ class SequencedClient(Client):
         for topic in topics:
             self._state.joining.pop(topic, None)
         super()._leave(now, topics, cause, out)
+
+    def _published_before(self, records: tuple[Record, ...]) -> tuple[Event, ...]:
+        return (*self._state.outbox.values(), *super()._published_before(records))
+
+    def _crash(self, state: Any) -> None:
+        state.incoming.held = Holdback(self._options.held_count_max)
+        state.incoming.known = 0
+        state.joining = {}
+        state.asking, state.repeating = False, False
 
     def _begin(self, now: Instant, cause: int, out: list[Effect]) -> None:
         if self._state.follows:
