@@ -13,7 +13,15 @@ import pytest
 
 from concordant.causal.broker import Broker
 from concordant.causal.inbox import Inbox, Waiting
-from concordant.causal.messages import Attached, Carried, Digest, Ordered, Pull, Resolved, Submitted
+from concordant.causal.messages import (
+    Attached,
+    Carried,
+    Digest,
+    Ordered,
+    PullPast,
+    Resolved,
+    Submitted,
+)
 from concordant.causal.requests import Migrate
 from concordant.causal.retained import Retained
 from concordant.causal.service import Service
@@ -35,13 +43,13 @@ def a_path_through_a_topic_not_received() -> Stage:
     a1 = stage.publish("pa", "G1", "G2")
 
     def late(source: str, to: str, message: Message) -> bool:
-        return to == "D" and (event(message, a1) or isinstance(message, Pull))
+        return to == "D" and (event(message, a1) or isinstance(message, PullPast))
 
     stage.flow(late)
     c1 = stage.publish("pc", "G1")
     stage.flow(late)
     b1 = stage.publish("pb", "G1", "G2")
-    stage.flow(lambda *wire: late(*wire) or isinstance(wire[2], Pull))
+    stage.flow(lambda *wire: late(*wire) or isinstance(wire[2], PullPast))
     assert stage.delivered["pb"] == [a1, c1, b1]
     return stage
 
@@ -72,7 +80,7 @@ def ce5() -> tuple[Stage, list[str]]:
         lambda *wire: (
             late(*wire)
             or any(one(*wire) for one in lost)
-            or isinstance(wire[2], Pull)
+            or isinstance(wire[2], PullPast)
             or between("M", "D", m)(*wire)
         )
     )
@@ -220,7 +228,7 @@ def test_what_was_lost_after_it_was_sent_is_not_waited_for_for_ever() -> None:
     stage.flow(lambda source, to, message: source == "M" and isinstance(message, Ordered))
     m = stage.publish("pm", "h")
     hold_y = lambda source, to, message: source == "M" and event(message, y)  # noqa: E731
-    stage.flow(lambda *wire: hold_y(*wire) or isinstance(wire[2], Pull))
+    stage.flow(lambda *wire: hold_y(*wire) or isinstance(wire[2], PullPast))
     stage.kill("M")
     stage.suspect("M", "C", "D")
     stage.settle()
@@ -237,7 +245,7 @@ def a_predecessor_is_lost_after_it_was_named() -> tuple[Stage, str]:
     y = stage.publish("pm", "g")
     stage.flow(lambda source, to, message: isinstance(message, Ordered))
     m = stage.publish("pm", "h")
-    stage.flow(lambda source, to, message: event(message, y) or isinstance(message, Pull))
+    stage.flow(lambda source, to, message: event(message, y) or isinstance(message, PullPast))
     assert stage.machines["s"].held_count == 1
     stage.kill("M")
     stage.suspect("M", "C", "D", "E")

@@ -28,7 +28,7 @@ from concordant.causal.messages import (
     FlushHeld,
     FlushTaken,
     Ordered,
-    Pull,
+    PullPast,
     Resolve,
     Resolved,
     Retired,
@@ -194,7 +194,7 @@ class Broker:
 
     def _take_rare(self, source: str, message: Message, out: Outgoing) -> None:
         match message:
-            case Pull():
+            case PullPast():
                 self._answer(source, message.delivered, out)
             case FlushAsk():
                 self._adopt(message.dead, out)
@@ -354,7 +354,7 @@ class Broker:
         """Something cannot be delivered: who sent it has what it follows."""
         if self.options.pull and source not in self.state.pulled:
             self.state.pulled[source] = True
-            out.send(source, Pull(restricted(self.state.delivered, self.topics)))
+            out.send(source, PullPast(restricted(self.state.delivered, self.topics)))
 
     def _compare(self, source: str, digest: Digest, out: Outgoing) -> None:
         state = self.state
@@ -482,7 +482,7 @@ _PEER = frozenset(
     {
         Ordered,
         Digest,
-        Pull,
+        PullPast,
         FlushAsk,
         FlushHeld,
         Flushed,

@@ -49,7 +49,7 @@ class Digest(msgspec.Struct, frozen=True, tag=True, gc=False):
     dead: tuple[str, ...] = ()
 
 
-class Pull(msgspec.Struct, frozen=True, tag=True, gc=False):
+class PullPast(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Send what is missing below these positions: something here waits for it."""
 
     delivered: Vector
@@ -139,7 +139,7 @@ class Submitted(msgspec.Struct, frozen=True, tag=True, gc=False):
     round: int
 
 
-class Attach(msgspec.Struct, frozen=True, tag=True, gc=False):
+class AttachHome(msgspec.Struct, frozen=True, tag=True, gc=False):
     """A client wants these topics from now on; repeated until it is answered."""
 
     session: int
@@ -182,7 +182,7 @@ class Attached(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Topics of which something that it missed is no longer kept."""
 
 
-class Detach(msgspec.Struct, frozen=True, tag=True, gc=False):
+class DetachHome(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The client has left; repeated until it is answered."""
 
     session: int
@@ -214,7 +214,7 @@ class Heard(msgspec.Struct, frozen=True, tag=True, gc=False):
 PEER_MESSAGES: tuple[type[Message], ...] = (
     Ordered,
     Digest,
-    Pull,
+    PullPast,
     FlushAsk,
     FlushHeld,
     Flushed,
@@ -228,10 +228,10 @@ CLIENT_MESSAGES: tuple[type[Message], ...] = (
     Known,
     Submit,
     Submitted,
-    Attach,
+    AttachHome,
     Attached,
     Carried,
-    Detach,
+    DetachHome,
     Detached,
     Ack,
     Heard,

@@ -18,11 +18,11 @@ import msgspec
 
 from concordant.causal.messages import (
     Ack,
-    Attach,
     Attached,
+    AttachHome,
     Carried,
-    Detach,
     Detached,
+    DetachHome,
     Heard,
     Ordered,
     Resolve,
@@ -70,7 +70,7 @@ class Service:
     def check(self, source: str, message: Message) -> None:
         """Refuse what no client may send."""
         broker = self._broker
-        if isinstance(message, Attach):
+        if isinstance(message, AttachHome):
             served = [topic for topic in message.topics if topic in broker.topics]
             several = not message.solo and broker.options.profile == "local"
             if not served or (len(served) < len(message.topics) and not several):
@@ -78,7 +78,7 @@ class Service:
         elif isinstance(message, Submit):
             if not message.topics or any(one not in broker.topics for one in message.topics):
                 raise PeerError(f"{broker.name} does not serve {message.topics} for {source}")
-        elif not isinstance(message, Ack | Detach):
+        elif not isinstance(message, Ack | DetachHome):
             raise PeerError(f"a broker was sent a {type(message).__name__} by {source}")
 
     def take(self, now: Instant, client: str, message: Message, out: Outgoing) -> None:
@@ -87,9 +87,9 @@ class Service:
             self._acknowledge(now, client, message, out)
         elif isinstance(message, Submit):
             self._submit(client, message, out)
-        elif isinstance(message, Attach):
+        elif isinstance(message, AttachHome):
             self._attach(now, client, message, out)
-        elif isinstance(message, Detach):
+        elif isinstance(message, DetachHome):
             session = self._broker.state.sessions.get(client)
             if session is not None and session.number <= message.session:
                 self._cut(client)
@@ -98,7 +98,7 @@ class Service:
 
     # --- sessions -----------------------------------------------------------------------------
 
-    def _attach(self, now: Instant, client: str, ask: Attach, out: Outgoing) -> None:
+    def _attach(self, now: Instant, client: str, ask: AttachHome, out: Outgoing) -> None:
         broker, state = self._broker, self._broker.state
         session = state.sessions.get(client)
         if ask.session <= state.detached.get(client, 0):

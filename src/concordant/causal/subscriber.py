@@ -12,18 +12,18 @@ goes on where it was. How deliveries are ordered is in `inbox`, publications are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from concordant.causal.inbox import Inbox, Waiting, needs_of
 from concordant.causal.messages import (
     Ack,
-    Attach,
     Attached,
+    AttachHome,
     Carried,
-    Detach,
     Detached,
+    DetachHome,
     Excluded,
     Heard,
     Known,
@@ -126,7 +126,7 @@ class Subscriber:
             for _ in given.names:
                 self._tick(now, out)
         elif isinstance(given, Command):
-            self._check(given.requests)
+            self.check(given.requests)
             for request in given.requests:
                 self._obey(now, request, out)
         elif isinstance(given, Started):
@@ -187,8 +187,8 @@ class Subscriber:
 
     # --- requests -----------------------------------------------------------------------------
 
-    def _check(self, requests: Sequence[Request]) -> None:
-        """Refuse the whole batch before anything has changed."""
+    def check(self, requests: tuple[Request, ...]) -> None:
+        """Refuse a whole batch before anything has changed."""
         count = self._rules.check(requests, self.state.inbox.topics, self.state.outbox)
         if count > self.room:
             raise UsageError(
@@ -266,7 +266,7 @@ class Subscriber:
     def _attach(self, now: Instant, out: Outgoing) -> None:
         state, inbox = self.state, self.state.inbox
         state.asked_at = now
-        ask = Attach(
+        ask = AttachHome(
             state.session,
             tuple(inbox.topics),
             copied(inbox.last),
@@ -300,7 +300,7 @@ class Subscriber:
         """Not before the new homes have answered: until then the old ones keep what is missing."""
         if self.state.attached or not self.state.homes:
             for broker, session in self.state.leaving.items():
-                out.send(broker, Detach(session))
+                out.send(broker, DetachHome(session))
 
     def _tell_gap(self, gap: Gap, out: Outgoing) -> None:
         out.persist(gap)

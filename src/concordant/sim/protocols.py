@@ -28,7 +28,7 @@ from concordant.order.clock import ClockClient
 from concordant.order.fifo import FifoClient
 from concordant.order.none import NoneClient
 from concordant.order.sequencing.messages import SequencingOptions, sequencer_of
-from concordant.sim import broadcast, merging, sequencing
+from concordant.sim import broadcast, causal_protocol, merging, sequencing
 from concordant.sim.popularity import chosen
 from concordant.sim.scenario import Scenario
 from concordant.sim.world import World
@@ -171,6 +171,17 @@ def _broadcast(world: World, scenario: Scenario, layout: Layout) -> None:
     broadcast.build(world, scenario, layout, options=options_of(scenario), clients=_clients)
 
 
+def _causal(world: World, scenario: Scenario, layout: Layout) -> None:
+    causal_protocol.build(
+        world,
+        scenario,
+        publishes=layout.publishes,
+        subscribes=layout.subscribes,
+        options=options_of(scenario),
+        on_top=_correlation(scenario),
+    )
+
+
 def detector_of(node: str) -> str:
     """The address of a node's failure detector."""
     return f"{node}/detector"
@@ -179,6 +190,7 @@ def detector_of(node: str) -> str:
 PROTOCOLS: Mapping[str, Protocol] = {
     "none": Protocol("none", partial(_clients, NoneClient)),
     "fifo": Protocol("fifo", partial(_clients, FifoClient)),
+    "causal": Protocol("causal", _causal, causal_protocol.servers),
     "clock": Protocol("total strict", _clock),
     "sequencer": Protocol("total strict", _sequencer, lambda scenario: (SEQUENCER,)),
     "sequencing": Protocol("total", partial(_sequencing, edge_on=2), sequencing.servers),
