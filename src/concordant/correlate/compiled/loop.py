@@ -211,6 +211,12 @@ def _look_ahead(plan, arena, cells, codes, width, scratch, start, stop):
             if plan[reader + READER_NEEDS_COUNT] > 0:
                 prefetch(arena, found + plan[plan[reader + READER_NEEDS]])
         scratch[AT_AHEAD + row - start] = found
+    for row in range(start, stop):  # by now the queues are near, but not yet what they hold
+        found = scratch[AT_AHEAD + row - start]
+        if found != 0:
+            reader = plan[plan[plan[PLAN_TOPICS] + codes[row]] + ROUTER_ONLY]
+            header = found + plan[reader + READER_QUEUE]
+            prefetch(arena, arena[header + Q_DATA] + arena[header + Q_TAIL])
 
 
 @compiled

@@ -116,18 +116,8 @@ def search(plan, subscription, part, block, arena, cells, width, rank, scratch, 
     """
     slots = plan[part + PART_SLOTS]
     slot_count = plan[part + PART_SLOT_COUNT]
-    topics = plan[part + PART_TOPICS]
-    for t in range(plan[part + PART_TOPIC_COUNT]):
-        topic = topics + t * TOPIC_SIZE
-        header = block + plan[topic + TOPIC_QUEUE]
-        head = arena[header + Q_HEAD]
-        tail = arena[header + Q_TAIL]
-        instances = plan[topic + TOPIC_WIDTH]
-        first = plan[topic + TOPIC_FIRST]
-        for i in range(instances):
-            scratch[AT_LOW + first + i] = head + i
-            scratch[AT_HIGH + first + i] = tail - (instances - 1 - i)
-            scratch[AT_ROW + first + i] = -1
+    for slot in range(slot_count):
+        scratch[AT_ROW + slot] = -1
     # The pinned event is the newest of all where times never decrease.
     anchored = pinned >= 0 and plan[PLAN_TIME_ORDERED] != 0
     newest = 0
@@ -138,7 +128,6 @@ def search(plan, subscription, part, block, arena, cells, width, rank, scratch, 
         row = arena[arena[header + Q_DATA] + place]
         if not fits(plan, slots + slot * SLOT_SIZE, cells, width, rank, row):
             return False
-        scratch[AT_LOW + slot] = place
         scratch[AT_INDEX + slot] = place
         scratch[AT_ROW + slot] = row
         newest = cells[row * width + COL_TIME]  # read only under `within`
@@ -146,6 +135,22 @@ def search(plan, subscription, part, block, arena, cells, width, rank, scratch, 
             plan, subscription, part, block, arena, cells, width, rank, scratch, pinned
         ):
             return False
+    topics = plan[part + PART_TOPICS]
+    for t in range(plan[part + PART_TOPIC_COUNT]):
+        topic = topics + t * TOPIC_SIZE
+        header = block + plan[topic + TOPIC_QUEUE]
+        head = arena[header + Q_HEAD]
+        tail = arena[header + Q_TAIL]
+        instances = plan[topic + TOPIC_WIDTH]
+        first = plan[topic + TOPIC_FIRST]
+        for i in range(instances):
+            slot = first + i
+            if scratch[AT_ROW + slot] >= 0:
+                scratch[AT_LOW + slot] = scratch[AT_INDEX + slot]
+                scratch[AT_HIGH + slot] = scratch[AT_INDEX + slot] + 1
+            else:
+                scratch[AT_LOW + slot] = head + i
+                scratch[AT_HIGH + slot] = tail - (instances - 1 - i)
     oldest = newest - plan[subscription + SUB_WITHIN]
     if anchored and plan[subscription + SUB_WITHIN] >= 0:
         shrink_to_time(plan, part, block, arena, cells, width, scratch, oldest)
@@ -238,8 +243,6 @@ def _bind_neighbours(plan, subscription, part, block, arena, cells, width, rank,
             or (within >= 0 and not _near(plan, part, cells, width, scratch, row, within))
         ):
             return False
-        scratch[AT_LOW + slot] = place
-        scratch[AT_HIGH + slot] = place + 1
         scratch[AT_INDEX + slot] = place
         scratch[AT_ROW + slot] = row
     return True
