@@ -481,3 +481,46 @@ def test_the_blocking_bus_does_the_same() -> None:
 def test_importing_the_name_starts_nothing() -> None:
     code = "import concordant, sys; assert 'asyncio' not in sys.modules; concordant.Bus"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# --- logs -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", ["sequencer", "clock"])
+async def test_logs_stay_short_and_everything_goes_on_after_a_restart(
+    strategy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("concordant.net.host.GROWN_BYTES_MIN", 4_000)
+    made = cluster(
+        data="data",
+        strategies=(strategy, "fifo"),
+        extra='[parameters]\nkept_count_max = 20\n[topics.T]\nn = "int"',
+    )
+    plain = {"order": "total strict", "strategy": strategy, "name": "plain"}
+    pairs = {**plain, "name": "pairs"}
+    pattern = "T then T[2]"
+    got: list[str] = []
+    found: list[tuple[str, ...]] = []
+    for life in range(3):
+        async with (
+            running(made, tmp_path),
+            Bus.open(door(made), name="p", options=QUICK) as bus,
+            bus.subscribe("T", **plain) as all_of_it,
+            bus.subscribe(pattern, **pairs) as in_pairs,
+        ):
+            for n in range(8):
+                await bus.publish(rows("T", 100 * life + 25 * n, 25))
+                got += await ids(all_of_it, 25)
+                await asyncio.sleep(0.06)  # the node looks at its logs now and then
+            for _ in range(100 - life * 3):  # some wait for the next life
+                found.append(tuple(one.id for one in (await anext(in_pairs)).events))
+    assert got == [f"p:{n}" for n in range(1, 601)]
+    assert found == [(f"p:{n}", f"p:{n + 1}") for n in range(1, 2 * len(found), 2)]
+    size = sum(path.stat().st_size for path in tmp_path.rglob("*.log"))
+    assert size < 120_000  # without snapshots it is more than 250,000
+    async with running(made, tmp_path), Bus.open(door(made)) as bus:
+        with pytest.raises(UsageError, match="what is kept begins after"):
+            await anext(bus.subscribe("T", taken=1, **plain))
+        async with bus.subscribe("T", **plain) as again:
+            await bus.publish("T", {"n": 1})
+            assert (await ids(again, 1))[0].endswith(":1")

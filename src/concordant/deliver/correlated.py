@@ -57,6 +57,8 @@ class Correlated:
         time_ordered: bool,
     ) -> None:
         """`time_ordered`: the level delivers by time, so that `within` may forget what is old."""
+        self.forgotten_count = 0
+        """Relations of earlier lives that are no longer in the log, because they were taken."""
         self._client = client
         self._engine = Engine(compile_plan(subscriptions, schemas), time_ordered=time_ordered)
         self._positions: dict[str, int] = {}
@@ -100,6 +102,7 @@ class Correlated:
         saved = msgspec.msgpack.decode(data, type=_Saved)
         self._engine.load(saved.engine)
         self._positions = saved.positions
+        self.forgotten_count = last.taken_count
         untaken = last.untaken[max(0, given.taken_count - last.taken_count) :]
         if untaken:
             out.append(Deliver(untaken, given.cause))

@@ -56,6 +56,10 @@ Hear = Callable[[Note], None]
 """Who wants to know what a machine notes."""
 
 
+GROWN_BYTES_MIN = 1 << 20
+"""A log that grew by less is left alone."""
+
+
 class Carrier(Protocol):
     """What carries messages between places; it may lose, double and overtake."""
 
@@ -120,9 +124,14 @@ class Place:
         self._encoder = msgspec.msgpack.Encoder()
         kinds = tuple(records)
         kept: tuple[Record, ...] = ()
+        self._log_bytes = 0
+        """What is in the log, and what of it is the last snapshot."""
+        self._snapshot_bytes = 0
         if self._log is not None:
             decoder = msgspec.msgpack.Decoder(reduce(or_, kinds))
-            kept = tuple(decoder.decode(record) for record in self._log.records())
+            data = tuple(self._log.records())
+            self._log_bytes = sum(map(len, data))
+            kept = tuple(decoder.decode(record) for record in data)
         self._given(Started(kept, taken_count))
 
     # --- inputs ---------------------------------------------------------------------------------
@@ -150,6 +159,13 @@ class Place:
     def failure(self) -> ConcordantError | None:
         """Why the machine's life is over, if it is."""
         return self._failure
+
+    @property
+    def grown(self) -> bool:
+        """True if a snapshot would make the log much shorter, and nothing is on its way."""
+        new = self._log_bytes - self._snapshot_bytes
+        idle = self._carried_count == self._given_count
+        return idle and new > max(self._snapshot_bytes, GROWN_BYTES_MIN)
 
     async def settled(self) -> None:
         """Wait until everything asked for so far is durable and carried out."""
@@ -213,16 +229,17 @@ class Place:
 
     async def _write(self, writes: list[Persist]) -> None:
         assert self._commit is not None
-        commit = self._commit
-        await asyncio.gather(
-            *(
-                (commit.replace if one.replaces else commit.append)(
-                    [self._encoder.encode(record) for record in one.records]
-                )
-                for one in writes
-                if one.records or one.replaces
-            )
-        )
+        given = []
+        for one in writes:
+            records = [self._encoder.encode(record) for record in one.records]
+            size = sum(map(len, records))
+            if one.replaces:
+                self._log_bytes = self._snapshot_bytes = size
+                given.append(self._commit.replace(records))
+            elif records:
+                self._log_bytes += size
+                given.append(self._commit.append(records))
+        await asyncio.gather(*given)
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
         for effect in effects:

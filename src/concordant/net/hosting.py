@@ -27,6 +27,7 @@ from concordant.machine.contract import Machine
 from concordant.machine.effects import Delivery, Note
 from concordant.machine.instant import Instant
 from concordant.machine.requests import Subscribe, Unsubscribe
+from concordant.machine.saved import Compact
 from concordant.model.kind import Kind
 from concordant.model.topic import Topic
 from concordant.net.carrier import MemoryCarrier
@@ -289,12 +290,21 @@ class Hosting:
     async def _rebuild(self, one: Hosted, taken: int) -> None:
         """Let the machine read its log again: what is not in memory is there."""
         assert one.place is not None
+        known = one.outlet.taken
         self._carrier.remove(one.place.address)
         await one.place.stop()
         one.outlet = self._outlet(one.asked, taken)
         one.kept = True
         self._begin(one, taken)
         await one.place.settled()
+        gone = getattr(one.place.machine, "forgotten_count", 0)
+        if gone > taken:
+            one.outlet = self._outlet(one.asked, max(gone, known))
+            one.kept = False
+            raise UsageError(
+                f"{taken:,} deliveries were taken, and what is kept begins after {gone:,}",
+                hint="leave `taken` out, and it goes on after what the node was told",
+            )
 
     # --- while it lives -------------------------------------------------------------------------
 
@@ -315,6 +325,13 @@ class Hosting:
             self._register.took(one.id, count)
         if one.throttles and one.outlet.half_full != before:
             self.pressed()
+
+    def compact(self) -> None:
+        """Let snapshots take the place of logs that have grown; what was taken goes from them."""
+        for one in self._hosted.values():
+            place = one.place
+            if place is not None and one.strategy.compacts and one.kept and place.grown:
+                place.command(Compact(one.outlet.taken, one.outlet.waiting()))
 
     def slow(self, now: Instant) -> list[tuple[Hosted, str]]:
         """Who is too slow, and why."""

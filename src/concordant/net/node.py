@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from concordant.errors import ConcordantError, UsageError
 from concordant.machine.effects import Note
+from concordant.machine.saved import Compact
 from concordant.net.carrier import MemoryCarrier, MeshCarrier
 from concordant.net.cluster import (
     Cluster,
@@ -92,6 +93,8 @@ class Node:
             self._folder = self._beside / cluster.cluster.data / quote(name, safe="")
         self._setting = cluster.setting(name)
         self._places: list[Place] = []
+        self._compacted: list[Place] = []
+        """Those whose machines replace their logs when they are asked to."""
         self._noted_count = 0
         self._servers: list[asyncio.Server] = []
         self._serving: set[asyncio.Task[None]] = set()
@@ -211,6 +214,8 @@ class Node:
             scope=f"{strategy.feed}:" if strategy else "",
         )
         self._places.append(place)
+        if strategy is not None and strategy.compacts:
+            self._compacted.append(place)
         self._carrier.add(place)
         return place
 
@@ -270,6 +275,7 @@ class Node:
         while True:
             await asyncio.sleep(WATCH_S)
             self._hold(flow, hosting)
+            self._compact(hosting)
             for one, reason in hosting.slow(microseconds()):
                 one.release(reason)
                 await hosting.cut(one)
@@ -289,6 +295,13 @@ class Node:
     def _hold(self, flow: Place, hosting: Hosting) -> None:
         """Let the publishers of all nodes wait for subscribers that want it so."""
         flow.command(Hold(tuple(hosting.held_topics(microseconds()))))
+
+    def _compact(self, hosting: Hosting) -> None:
+        """Keep the logs short."""
+        for place in self._compacted:
+            if place.grown:
+                place.command(Compact())
+        hosting.compact()
 
     def _note(self, address: str, note: Note) -> None:
         if note.step is None and note.text:

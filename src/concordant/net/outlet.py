@@ -72,6 +72,10 @@ class Outlet:
         self.took(taken)
         self._sent = self.taken
 
+    def waiting(self) -> tuple[Delivery, ...]:
+        """All that was not taken."""
+        return tuple(self._waiting)
+
     def lag_us(self, now: Instant) -> Duration:
         """For how long the oldest delivery waits."""
         return now - self._since[0] if self._since else 0

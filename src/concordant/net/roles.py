@@ -36,6 +36,7 @@ from concordant.machine.detector import (
     Watch,
 )
 from concordant.machine.inputs import Message, Record, Request
+from concordant.machine.saved import Saved
 from concordant.machine.view import View
 from concordant.order.broadcast.sequencer import (
     Acknowledged,
@@ -162,6 +163,8 @@ class Strategy(msgspec.Struct, frozen=True):
     """Deliveries come by time, so that a pattern may forget what is too old."""
     composite: bool = True
     """Patterns may be subscribed."""
+    compacts: bool = False
+    """Its machines replace their logs by snapshots when they are asked to (`Compact`)."""
     declared: bool = False
     """Only topics that the cluster declares may be published and subscribed."""
     transports: tuple[str, ...] = TRANSPORTS
@@ -173,7 +176,7 @@ class Strategy(msgspec.Struct, frozen=True):
 
 # --- the entries ----------------------------------------------------------------------------------
 
-_CLIENT_RECORDS = (Published, Delivered, Joined, Left, Installed)
+_CLIENT_RECORDS = (Published, Delivered, Joined, Left, Installed, Saved)
 _STREAM_MESSAGES = (Numbered, Mark, Ask, Gone, Where, Here)
 
 
@@ -340,6 +343,7 @@ _ENTRIES = (
         feed="fifo",
         messages=_STREAM_MESSAGES,
         records=(*_CLIENT_RECORDS, Opened),
+        compacts=True,
     ),
     Strategy(
         "fifo",
@@ -348,6 +352,7 @@ _ENTRIES = (
         publisher=_publisher(FifoClient),
         messages=_STREAM_MESSAGES,
         records=(*_CLIENT_RECORDS, Opened),
+        compacts=True,
     ),
     Strategy(
         "total strict",
@@ -357,6 +362,7 @@ _ENTRIES = (
         parts=lambda setting: (Part("sequencer", _sequencer),),
         messages=(*_STREAM_MESSAGES, Acknowledged),
         records=(*_CLIENT_RECORDS, Ordered, Settled),
+        compacts=True,
     ),
     Strategy(
         "total strict",
@@ -367,6 +373,7 @@ _ENTRIES = (
         messages=(*_STREAM_MESSAGES, Heartbeat, Suspected, Trusted, Watch),
         records=(*_CLIENT_RECORDS, Opened, Promised),
         time_ordered=True,
+        compacts=True,
     ),
     _causal(),
     _sequencing("sequencing", "total", 2),

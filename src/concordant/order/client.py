@@ -152,6 +152,8 @@ class Client(ABC):
         topic. `sources` are the clients that publish: for each topic, or for all of them.
         """
         self.name = name
+        self.forgotten_count = 0
+        """Deliveries of earlier lives that are no longer in the log, because they were taken."""
         self._publishes = None if publishes is None else tuple(dict.fromkeys(publishes))
         self._sources = sources
         self._options = options or ClientOptions()
@@ -382,7 +384,7 @@ class Client(ABC):
         first = 0
         if saved is not None:
             self.restore(data)
-            first = saved.taken_count
+            first = self.forgotten_count = saved.taken_count
             delivered += saved.untaken
         state = self._state
         for record in records:
