@@ -22,7 +22,7 @@ from concordant.machine.inputs import Input
 from concordant.machine.requests import Publish
 from concordant.model.event import Event
 from concordant.order.sequencing.forest import mean_hops
-from concordant.order.sequencing.messages import COORDINATOR, Fill, Parcel, Rerank, Signed
+from concordant.order.sequencing.messages import COORDINATOR, Fill, Parcel, Signed
 from concordant.order.sequencing.ranking import (
     eliminated,
     network_hops,
@@ -94,10 +94,8 @@ class Meter(Recorder):
                         self.entries.append(len(message.timestamp))
 
 
-def _play(
-    scenario: Scenario, meter: Meter, *, order: Sequence[str] = (), watch: bool = True
-) -> Any:
-    """Run a scenario; with an order, it is the ranking from the start."""
+def _play(scenario: Scenario, meter: Meter, *, watch: bool = True) -> Any:
+    """Run a scenario."""
     world = World(
         seed="1",
         network=scenario.network,
@@ -109,9 +107,7 @@ def _play(
     gc.disable()
     try:
         world.start()
-        if order:
-            world.command(COORDINATOR, Rerank(tuple(order)))
-            world.run(60_000_000)
+        world.run(2_000_000)  # everybody listens
         Load(world, scenario, layout, seed="1").begin()
         world.run(scenario.duration_ms * 1_000)
         world.run(world.now + 30_000_000)
@@ -183,7 +179,7 @@ def _play_last(scenario: Scenario, meter: Meter, seconds: int) -> None:
     PROTOCOLS[scenario.protocol].build(world, scenario, layout_of(scenario, "1"))
     world.start()
     for second in range(seconds):
-        world.call(second * 1_000_000, lambda: world.command("p50", Publish("T50")))
+        world.call((second + 2) * 1_000_000, lambda: world.command("p50", Publish("T50")))
     world.run(seconds * 1_000_000 + 60_000_000)
 
 

@@ -20,6 +20,8 @@ from concordant.order.sequencing.client import SequencingClient
 from concordant.order.sequencing.coordinator import Coordinator
 from concordant.order.sequencing.messages import (
     COORDINATOR,
+    Forget,
+    Handled,
     Rerank,
     SequencingOptions,
     sequencer_of,
@@ -53,6 +55,8 @@ class Case:
     options: SequencingOptions = OPTIONS
     crashes: tuple[str, ...] = ()
     """Nodes that crash once and come back."""
+    down_ms: int = 60
+    """They are away for at most so long."""
     forever: bool = False
     """They do not come back."""
     loss: float = 0.0
@@ -98,6 +102,12 @@ class Played:
         assert isinstance(machine, Coordinator)
         return machine.order
 
+    @property
+    def forgotten_count(self) -> int:
+        """How many leases ended, as far as the logs still tell."""
+        records = (record for place in self.world.places.values() for record in place.log)
+        return sum(isinstance(one, Handled) and isinstance(one.content, Forget) for one in records)
+
     def delivered(self, name: str) -> list[str]:
         """The topics of what a subscriber delivered, in its order."""
         return [row.topics[0] for row in self.rows if row.step == "deliver" and row.process == name]
@@ -134,11 +144,14 @@ def play(case: Case, seed: int) -> Played:
         at = rng.randrange(case.spread_ms * 2_000)
         world.call(at, partial(world.crash, node))
         if not case.forever:
-            world.call(at + rng.randrange(1_000, 60_000), partial(world.restart, node))
+            world.call(
+                at + rng.randrange(1_000, case.down_ms * 1_000), partial(world.restart, node)
+            )
     _trouble(world, case.loss, case.duplication)
     verdicts: list[Verdict] = []
     try:
-        world.run(case.spread_ms * 2_000 + 100_000)
+        away_ms = case.down_ms if case.crashes else 0
+        world.run((case.spread_ms * 2 + away_ms + 100) * 1_000)
         _trouble(world, 0.0, 0.0)
         for _ in range(60):
             world.run(world.now + 200_000)
@@ -198,13 +211,18 @@ def random_case(seed: int) -> Case:
         edge_on=rng.choice((1, 2)),
         spread_ms=rng.choice((20, 100, 300)),
         latency_ms=rng.choice((5, 20, 60)),
-        options=with_options(options, log_count_max=rng.choice((3, 50_000))),
+        options=with_options(
+            options,
+            log_count_max=rng.choice((3, 50_000)),
+            lease_us=rng.choice((0, 0, 300_000)),
+        ),
         crashes=tuple(rng.sample(nodes, rng.choice((0, 0, 0, 1, 2, 3)))),
         loss=rng.choice((0.0, 0.0, 0.1, 0.3)),
         duplication=rng.choice((0.0, 0.0, 0.2)),
         reranks=reranks,
         topics_named=topics,
         stamped=not reranks and rng.random() < 0.2,
+        down_ms=rng.choice((60, 800)),
     )
 
 

@@ -41,7 +41,12 @@ FEATURES = (
     "log written anew",
     "delivered out of order",
     "stamped in parallel",
+    "a lease ended",
 )
+
+
+RARE = (FEATURES[11],)
+RARE_SHARE_MIN = 0.005
 
 
 @dataclass
@@ -83,6 +88,8 @@ def features_of(case: Case, played: Played) -> Iterator[str]:
         yield FEATURES[9]
     if case.stamped:
         yield FEATURES[10]
+    if played.forgotten_count:
+        yield FEATURES[11]
 
 
 def tally(seeds: range) -> Tally:
@@ -132,7 +139,8 @@ def _failures(whole: Tally, caught: list[int | None]) -> Iterator[str]:
         yield f"seed {seed}: {play(case, seed).failure}\n{case}"
     if whole.run_count >= 1_000:
         for feature in FEATURES:
-            if whole.features[feature] < SHARE_MIN * whole.run_count:
+            share = RARE_SHARE_MIN if feature in RARE else SHARE_MIN
+            if whole.features[feature] < share * whole.run_count:
                 count = whole.features[feature]
                 yield f"{feature}: in {count} of {whole.run_count} schedules only"
     for which, count in zip(BUGS, caught, strict=True):

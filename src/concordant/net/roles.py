@@ -52,6 +52,7 @@ from concordant.order.client import (
     Joined,
     Left,
     Published,
+    Retired,
 )
 from concordant.order.clock import ClockClient, Promised
 from concordant.order.fifo import FifoClient, Opened
@@ -69,6 +70,8 @@ from concordant.order.sequencing.messages import (
     Passed,
     Proposed,
     Receipt,
+    Renew,
+    Renewed,
     Report,
     SequencingOptions,
     Signed,
@@ -127,6 +130,9 @@ class Publisher(Machine, Protocol):
     def check(self, requests: tuple[Request, ...]) -> None: ...
 
     @property
+    def guest_count(self) -> int: ...
+
+    @property
     def room(self) -> int: ...
 
 
@@ -176,7 +182,7 @@ class Strategy(msgspec.Struct, frozen=True):
 
 # --- the entries ----------------------------------------------------------------------------------
 
-_CLIENT_RECORDS = (Published, Delivered, Joined, Left, Installed, Saved)
+_CLIENT_RECORDS = (Published, Delivered, Joined, Left, Installed, Retired, Saved)
 _STREAM_MESSAGES = (Numbered, Mark, Ask, Gone, Where, Here)
 
 
@@ -323,7 +329,7 @@ def _sequencing(name: str, level: str, edge_on: int) -> Strategy:
             *(Part(topic, sequencer(topic)) for topic in setting.topics),
             *((Part(_RANKING, coordinator),) if setting.topics else ()),
         ),
-        messages=(Parcel, Receipt, Signed, Mark, Ask, Gone, Survey, Report),
+        messages=(Parcel, Receipt, Signed, Mark, Ask, Gone, Survey, Report, Renew, Renewed),
         records=(
             *(Published, Delivered, Joined, Left, Installed),
             *(Born, Asked, Confirmed, Passed, Handled, Condensed, Proposed, GivenUp),

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from concordant.order.sequencing.client import SequencingClient
 from concordant.order.sequencing.coordinator import Coordinator
 from concordant.order.sequencing.messages import COORDINATOR, SequencingOptions, sequencer_of
@@ -67,7 +69,11 @@ def build_replicated(
     options: SequencingOptions,
     clients: Callable[..., None],
 ) -> None:
-    """The same, with three replicas of every sequencer and of the coordinator."""
+    """The same, with three replicas of every sequencer and of the coordinator.
+
+    Without leases: when one ends is decided by a clock, and replicas have one each.
+    """
+    options = msgspec.structs.replace(options, lease_us=0)
     shape = scenario.topology
     sequencers = {topic: sequencer_of(topic) for topic in scenario.topics}
     members = layout.members

@@ -4,16 +4,20 @@ Each direction numbers its parcels from 1; the receiver takes the next number, h
 ahead and acknowledges what it took; the sender repeats what is not acknowledged, waiting twice as
 long each time. A link to a client belongs to a life of the client: in a new life both directions
 begin anew, and what was on its way is dropped, because a client repeats its requests. Whoever owns
-the channels makes durable what it took, and asks for timers.
+the channels makes durable what it took, and hands on the two timers that they need.
 """
 
 from __future__ import annotations
 
 import msgspec
 
+from concordant.machine.effects import Effect, Send, SetTimer
 from concordant.machine.holdback import Holdback
-from concordant.machine.instant import Duration
-from concordant.order.sequencing.messages import Content, Parcel, Receipt
+from concordant.machine.instant import Duration, Instant
+from concordant.order.sequencing.messages import Content, Parcel, Receipt, SequencingOptions
+
+ACKNOWLEDGE = "acknowledge"
+REPEAT = "repeat"
 
 
 class Outbox(msgspec.Struct):
@@ -41,6 +45,8 @@ class Channels(msgspec.Struct):
     held_count_max: int
     repeat_us: Duration
     repeat_us_max: Duration
+    acknowledge_us: Duration
+    answer_count_max: int
     life: int = 0
     """Of the client whose links these are; 0 at a sequencer."""
     outboxes: dict[str, Outbox] = {}
@@ -51,6 +57,50 @@ class Channels(msgspec.Struct):
     """Who waits for an acknowledgement."""
     wait_us: Duration = 0
     """How long the next repeat waits."""
+    acknowledging: bool = False
+    repeating: bool = False
+
+    @classmethod
+    def of(cls, options: SequencingOptions) -> Channels:
+        return cls(
+            options.held_count_max,
+            options.repeat_us,
+            options.repeat_us_max,
+            options.acknowledge_us,
+            options.answer_count_max,
+        )
+
+    # --- timers -------------------------------------------------------------------------------
+
+    def acknowledge_later(self, now: Instant, cause: int, out: list[Effect]) -> None:
+        """Not at once: one acknowledgement then stands for all that came meanwhile."""
+        if not self.acknowledging:
+            self.acknowledging = True
+            out.append(SetTimer(ACKNOWLEDGE, now + self.acknowledge_us, cause))
+
+    def repeat_later(self, now: Instant, cause: int, out: list[Effect]) -> None:
+        """To be called after every `post`."""
+        if not self.repeating:
+            self.repeating = True
+            out.append(SetTimer(REPEAT, now + self.next_wait_us(), cause))
+
+    def wake(self, now: Instant, name: str, cause: int, out: list[Effect]) -> None:
+        """One of the two timers fired; others are none of its business."""
+        if name == ACKNOWLEDGE:
+            self.acknowledging = False
+            out += [Send(to, (receipt,), cause) for to, receipt in self.receipts().items()]
+        elif name == REPEAT:
+            self.repeating = False
+            repeats = self.repeats(self.answer_count_max)
+            out += [Send(to, parcels, cause) for to, parcels in repeats.items()]
+            if self.waiting_count:
+                self.repeat_later(now, cause, out)
+
+    def begin_again(self, now: Instant, cause: int, out: list[Effect]) -> None:
+        """After a crash: what was sent is repeated, and what is owed will be asked for."""
+        self.acknowledging = self.repeating = False
+        self.owed = {}
+        self.repeat_later(now, cause, out)
 
     # --- sending ------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from concordant.order.client import (
     foreign,
 )
 from concordant.order.sequencing.channel import Channels
+from concordant.order.sequencing.lease import Tenancy
 from concordant.order.sequencing.messages import (
     Asked,
     Begin,
@@ -46,6 +47,8 @@ from concordant.order.sequencing.messages import (
     Parcel,
     Passed,
     Receipt,
+    Renew,
+    Renewed,
     SequencingOptions,
     Signed,
 )
@@ -54,12 +57,11 @@ from concordant.order.sequencing.publisher import Pipeline
 from concordant.order.sequencing.subscriber import Merge, Ready
 from concordant.order.streams import Ask, Gone, Mark, Stream
 
-_ACKNOWLEDGE = "acknowledge"
-_REPEAT = "repeat"
 _ASK = "ask"
 _EXPIRE = "expire"
+_RENEW = "renew"
 
-_KNOWN = frozenset({Parcel, Receipt, Signed, Mark, Gone})
+_KNOWN = frozenset({Parcel, Receipt, Signed, Mark, Gone, Renewed})
 _CONTENTS = frozenset({Created, Entered, Begun})
 
 
@@ -71,6 +73,7 @@ class Joining(msgspec.Struct):
     """Nothing was sent yet if it is (0, 0)."""
     unanswered: dict[str, bool] = {}
     """Sequencers that have not answered, by topic."""
+    sent_at: Instant = 0
     wanted: bool = True
     """False: it was unsubscribed meanwhile."""
 
@@ -80,6 +83,7 @@ class SequencingState(ClientState, kw_only=True):
 
     pipeline: Pipeline
     merge: Merge
+    tenancy: Tenancy
     channels: Channels
     life: int = 0
     version: int = 0
@@ -90,8 +94,6 @@ class SequencingState(ClientState, kw_only=True):
     """Topics to be subscribed next."""
     leaving: bool = False
     """Sequencers are to be told what is held, when no topic is on its way."""
-    acknowledging: bool = False
-    repeating: bool = False
     asking: bool = False
     expires_at: Instant = 0
 
@@ -123,7 +125,8 @@ class SequencingClient(Client):
             topics,
             pipeline=Pipeline(options.edge_on == 1),
             merge=merge,
-            channels=Channels(options.held_count_max, options.repeat_us, options.repeat_us_max),
+            tenancy=Tenancy(options.lease_us),
+            channels=Channels.of(options),
             registered=dict(topics),
         )
 
@@ -178,7 +181,7 @@ class SequencingClient(Client):
         parcels = []
         for content in contents:
             parcels.append(state.channels.post(to, content))
-            self._repeat_later(now, cause, out)
+            state.channels.repeat_later(now, cause, out)
         out.append(Send(to, tuple(parcels), cause))
 
     # --- messages -----------------------------------------------------------------------------
@@ -189,7 +192,10 @@ class SequencingClient(Client):
         ready: list[Ready] = []
         for message in given.messages:
             if type(message) is Signed:
-                ready += state.merge.offer(message, now)
+                if self._options.lease_us and not state.tenancy.stands(now, state.topics):
+                    state.merge.mark(message.event.topic, message.n)  # to be asked for later
+                else:
+                    ready += state.merge.offer(message, now)
             elif isinstance(message, Mark):
                 state.merge.mark(message.stream[1], message.n)
             elif isinstance(message, Receipt):
@@ -211,14 +217,14 @@ class SequencingClient(Client):
         state = self._state
         if isinstance(message, Gone):
             self._skip(message, cause, out)
+        elif isinstance(message, Renewed):
+            self._renewed(now, message, cause, out)
         elif isinstance(message, Parcel):
             if message.life != state.life:  # for an earlier life, which no longer wants it
                 out.append(Send(source, (Receipt(message.life, message.n),), cause))
                 return
             contents = state.channels.accept(source, message)
-            if not state.acknowledging:
-                state.acknowledging = True
-                out.append(SetTimer(_ACKNOWLEDGE, now + self._options.acknowledge_us, cause))
+            state.channels.acknowledge_later(now, cause, out)
             for content in contents:
                 self._take(now, content, cause, out)
 
@@ -300,32 +306,39 @@ class SequencingClient(Client):
             self._state.expires_at = oldest + self._options.time_to_live_us
             out.append(SetTimer(_EXPIRE, self._state.expires_at, cause))
 
-    # --- timers -------------------------------------------------------------------------------
+    # --- leases -------------------------------------------------------------------------------
 
-    def _repeat_later(self, now: Instant, cause: int, out: list[Effect]) -> None:
+    def _renew(self, now: Instant, cause: int, out: list[Effect]) -> None:
         state = self._state
-        if not state.repeating:
-            state.repeating = True
-            out.append(SetTimer(_REPEAT, now + state.channels.next_wait_us(), cause))
+        if not state.tenancy.stands(now, state.topics):
+            state.merge.forget()  # what waits must not be delivered until the lease stands again
+        for topic in state.topics:
+            out.append(Send(self._sequencers[topic], (Renew(now),), cause))
+        out.append(SetTimer(_RENEW, now + state.tenancy.wait_us, cause))
+
+    def _renewed(self, now: Instant, given: Renewed, cause: int, out: list[Effect]) -> None:
+        state = self._state
+        if given.topic not in state.topics:
+            return
+        if given.known:
+            state.tenancy.confirm(given.topic, given.sent_at)
+        elif given.sent_at > state.tenancy.confirmed.get(given.topic, 0):  # not an older answer
+            self._leave(now, (given.topic,), cause, out)
+            self._join(now, (given.topic,), cause, out)
+
+    # --- timers -------------------------------------------------------------------------------
 
     def _wake(self, now: Instant, name: str, cause: int, out: list[Effect]) -> None:
         state = self._state
-        if name == _ACKNOWLEDGE:
-            state.acknowledging = False
-            receipts = state.channels.receipts()
-            out += [Send(to, (receipt,), cause) for to, receipt in receipts.items()]
-        elif name == _REPEAT:
-            state.repeating = False
-            repeats = state.channels.repeats(self._options.answer_count_max)
-            out += [Send(to, parcels, cause) for to, parcels in repeats.items()]
-            if state.channels.waiting_count:
-                self._repeat_later(now, cause, out)
-        elif name == _ASK:
+        state.channels.wake(now, name, cause, out)
+        if name == _ASK:
             state.asking = False
             for topic, first, last in state.merge.missing():
                 stream: Stream = (self._sequencers[topic], topic)
                 out.append(Send(stream[0], (Ask(stream, first, last),), cause))
             self._watch(now, cause, out)
+        elif name == _RENEW:
+            self._renew(now, cause, out)
         elif name == _EXPIRE and state.expires_at:
             self._expire(now, cause, out)
 
@@ -383,7 +396,7 @@ class SequencingClient(Client):
         joining = state.joining
         if joining is None or joining.topic not in topics or joining.version != (0, 0):
             return
-        joining.version = self._next_version()
+        joining.version, joining.sent_at = self._next_version(), now
         wanted = (*state.topics, joining.topic)
         joining.unanswered = dict.fromkeys(wanted, True)
         state.registered.update(joining.unanswered)
@@ -407,6 +420,7 @@ class SequencingClient(Client):
         topic = joining.topic
         if joining.wanted:
             start = state.merge.begin(topic, given.n)
+            state.tenancy.confirm(topic, joining.sent_at)
             stream: Stream = (self._sequencers[topic], topic)
             self._joined(Joined((topic,), ((stream, start),)), cause, out)
             self._deliver_ready(state.merge.follow([topic]), cause, out)
@@ -428,6 +442,7 @@ class SequencingClient(Client):
         state.leaving = True
         super()._leave(now, topics, cause, out)
         for topic in topics:
+            state.tenancy.confirmed.pop(topic, None)
             if topic in state.merge.clocks:
                 self._deliver_ready(state.merge.leave(topic), cause, out)
         self._change(now, cause, out)
@@ -465,6 +480,8 @@ class SequencingClient(Client):
             state.registered.update(state.topics)
             self._register(now, cause, out)
         self._send_events(now, cause, out)
+        if self._options.lease_us:
+            self._renew(now, cause, out)
 
     @property
     def held_count(self) -> int:

@@ -28,7 +28,7 @@ from concordant.machine.inputs import (
     TimerFired,
 )
 from concordant.machine.instant import Instant
-from concordant.order.sequencing.channel import Channels
+from concordant.order.sequencing.channel import ACKNOWLEDGE, REPEAT, Channels
 from concordant.order.sequencing.forest import mean_hops
 from concordant.order.sequencing.messages import (
     Abort,
@@ -48,8 +48,6 @@ from concordant.order.sequencing.messages import (
 )
 from concordant.order.sequencing.ranking import ranked
 
-_ACKNOWLEDGE = "acknowledge"
-_REPEAT = "repeat"
 _GIVE_UP = "give up"
 _SURVEY = "survey"
 
@@ -69,15 +67,13 @@ class _State(msgspec.Struct):
     """How far each topic was at the survey before."""
     rates: dict[str, float] = {}
     """How many events each topic has, in the mean over the last surveys."""
-    acknowledging: bool = False
-    repeating: bool = False
 
 
 class Coordinator:
     """Installs rankings."""
 
     decides = frozenset({_GIVE_UP, _SURVEY})
-    wakes = (_ACKNOWLEDGE, _REPEAT, _GIVE_UP)
+    wakes = (ACKNOWLEDGE, REPEAT, _GIVE_UP)
 
     def __init__(
         self, sequencers: Mapping[str, str], *, options: SequencingOptions | None = None
@@ -85,9 +81,7 @@ class Coordinator:
         """`sequencers` are the addresses of all topics' sequencers, in rank order."""
         self._addresses = dict(sequencers)
         self._options = options or SequencingOptions()
-        chosen = self._options
-        channels = Channels(chosen.held_count_max, chosen.repeat_us, chosen.repeat_us_max)
-        self._state = _State(channels, tuple(sequencers))
+        self._state = _State(Channels.of(self._options), tuple(sequencers))
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -149,10 +143,7 @@ class Coordinator:
                 state.reports[message.topic] = message
             elif isinstance(message, Parcel):
                 contents = state.channels.accept(given.source, message)
-                if not state.acknowledging:
-                    state.acknowledging = True
-                    due = now + self._options.acknowledge_us
-                    out.append(SetTimer(_ACKNOWLEDGE, due, given.cause))
+                state.channels.acknowledge_later(now, given.cause, out)
                 first = state.channels.inboxes[given.source].next - len(contents)
                 for n, content in enumerate(contents, first):
                     out.append(Persist((Handled(given.source, 0, n, content),), given.cause))
@@ -197,29 +188,14 @@ class Coordinator:
             if isinstance(content, Commit):
                 text = f"epoch {content.epoch}: the ranking is {', '.join(content.order)}"
                 out.append(Note(text, cause=cause))
-            self._repeat_later(now, cause, out)
+            channels.repeat_later(now, cause, out)
 
     # --- timers -------------------------------------------------------------------------------
 
-    def _repeat_later(self, now: Instant, cause: int, out: list[Effect]) -> None:
-        state = self._state
-        if not state.repeating:
-            state.repeating = True
-            out.append(SetTimer(_REPEAT, now + state.channels.next_wait_us(), cause))
-
     def _wake(self, now: Instant, name: str, cause: int, out: list[Effect]) -> None:
         state = self._state
-        if name == _ACKNOWLEDGE:
-            state.acknowledging = False
-            receipts = state.channels.receipts()
-            out += [Send(to, (receipt,), cause) for to, receipt in receipts.items()]
-        elif name == _REPEAT:
-            state.repeating = False
-            repeats = state.channels.repeats(self._options.answer_count_max)
-            out += [Send(to, parcels, cause) for to, parcels in repeats.items()]
-            if state.channels.waiting_count:
-                self._repeat_later(now, cause, out)
-        elif name == _GIVE_UP and state.proposed:
+        state.channels.wake(now, name, cause, out)
+        if name == _GIVE_UP and state.proposed:
             out.append(Persist((GivenUp(state.epoch),), cause))
             self._send(now, self._give_up(), cause, out)
         elif name == _SURVEY:
@@ -267,7 +243,7 @@ class Coordinator:
                 for to in self._addresses.values():
                     state.channels.post(to, content)
         if given.records:
-            self._repeat_later(now, given.cause, out)
+            state.channels.begin_again(now, given.cause, out)
         if state.proposed:
             out.append(SetTimer(_GIVE_UP, now + self._options.prepare_us_max, given.cause))
         if self._options.survey_us:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from concordant.machine.instant import SECOND, Duration
+from concordant.machine.instant import SECOND, Duration, Instant
 from concordant.model.event import Event
 from concordant.order.client import ClientOptions, Delivered
 from concordant.order.sequencing.overlap import Version
@@ -40,6 +40,8 @@ class SequencingOptions(ClientOptions, frozen=True):
     what is refused."""
     log_count_max: int = 50_000
     """Records after which a sequencer writes its state instead."""
+    lease_us: Duration = 0
+    """A subscriber that is not heard of for so long is forgotten by sequencers; 0: never."""
     prepare_us_max: Duration = 5 * SECOND
     """So long a change of the ranking may wait for the slowest sequencer; then it is given up."""
     survey_us: Duration = 0
@@ -102,6 +104,27 @@ class Leave(msgspec.Struct, frozen=True, tag=True, gc=False):
 
     version: Version
     topics: tuple[str, ...]
+
+
+class Renew(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """I still hold your topic; `sent_at` is by my clock."""
+
+    sent_at: Instant
+
+
+class Renewed(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """The answer to `Renew`; not known: you were forgotten."""
+
+    topic: str
+    sent_at: Instant
+    known: bool
+
+
+class Forget(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """By a sequencer to itself: this subscriber's lease has ended."""
+
+    client: str
+    version: Version
 
 
 # --- among sequencers -----------------------------------------------------------------------------
@@ -247,6 +270,7 @@ Content = (
     | Begin
     | Begun
     | Leave
+    | Forget
     | Fill
     | Introduce
     | Done

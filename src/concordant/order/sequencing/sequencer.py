@@ -25,14 +25,18 @@ from concordant.machine.inputs import (
     TimerFired,
 )
 from concordant.machine.instant import Duration, Instant
-from concordant.order.sequencing.channel import Channels
+from concordant.order.sequencing.channel import ACKNOWLEDGE, REPEAT, Channels
+from concordant.order.sequencing.lease import Tenants
 from concordant.order.sequencing.messages import (
     COORDINATOR,
     Condensed,
     Content,
+    Forget,
     Handled,
     Parcel,
     Receipt,
+    Renew,
+    Renewed,
     SequencingOptions,
     Signed,
     Survey,
@@ -41,14 +45,14 @@ from concordant.order.sequencing.signing import Sent, Signer
 from concordant.order.sequencing.stamping import Stamper
 from concordant.order.streams import Ask, Gone, Mark, Stream
 
-_ACKNOWLEDGE = "acknowledge"
-_REPEAT = "repeat"
 _MARK = "mark"
+_LEASE = "lease"
 
 
 class _State(msgspec.Struct):
     signer: Signer | Stamper
     channels: Channels
+    tenants: Tenants
     kept: list[Signed] = []
     """Own events in the order of their numbers, as far as they are kept."""
     first: int = 1
@@ -56,8 +60,6 @@ class _State(msgspec.Struct):
     logged_count: int = 0
     mark_at: Instant = 0
     mark_wait_us: Duration = 0
-    acknowledging: bool = False
-    repeating: bool = False
 
     @property
     def last(self) -> int:
@@ -79,7 +81,7 @@ class TopicSequencer:
     """Gives the events of one topic their places among all topics."""
 
     decides: frozenset[str] = frozenset()
-    wakes = (_ACKNOWLEDGE, _REPEAT, _MARK)
+    wakes = (ACKNOWLEDGE, REPEAT, _MARK)
 
     def __init__(
         self,
@@ -109,9 +111,8 @@ class TopicSequencer:
         if stamped_with is not None:
             group = tuple(one for one in stamped_with if one != topic)
             signer = Stamper(topic, dict(sequencers), group)
-        chosen = self._options
-        channels = Channels(chosen.held_count_max, chosen.repeat_us, chosen.repeat_us_max)
-        self._state = _State(signer, channels)
+        channels = Channels.of(self._options)
+        self._state = _State(signer, channels, Tenants(self._options.lease_us))
 
     # --- the door -----------------------------------------------------------------------------
 
@@ -133,7 +134,7 @@ class TopicSequencer:
         for message in messages:
             if isinstance(message, Parcel):
                 self._state.signer.check(message.content)
-            elif not isinstance(message, Receipt | Ask | Survey):
+            elif not isinstance(message, Receipt | Ask | Survey | Renew):
                 raise PeerError(f"a sequencer was sent a {type(message).__name__}")
 
     def due(self, source: str) -> tuple[int, int]:
@@ -152,14 +153,20 @@ class TopicSequencer:
             if isinstance(message, Parcel):
                 if message.life and len(state.signer.queue) >= self._options.queue_count_max:
                     continue  # not taken, so its client repeats it
+                if message.life and self._options.lease_us:
+                    state.tenants.hear(source, now)
                 ready = state.channels.accept(source, message)
-                self._acknowledge_later(now, given.cause, out)
+                state.channels.acknowledge_later(now, given.cause, out)
                 if ready:
                     self._take(now, source, ready, step, given.cause, out)
             elif isinstance(message, Receipt):
                 state.channels.settle(source, message)
             elif isinstance(message, Ask):
                 self._answer(source, message, step)
+            elif isinstance(message, Renew):
+                state.tenants.hear(source, now)
+                answer = Renewed(self.topic, message.sent_at, state.signer.knows(source))
+                step.sends.setdefault(source, []).append(answer)
             elif isinstance(message, Survey):
                 step.sends.setdefault(source, []).append(state.signer.report())
         self._act(now, step, given.cause, out)
@@ -179,12 +186,23 @@ class TopicSequencer:
         for n, content in enumerate(ready, inbox.next - len(ready)):
             step.records.append(Handled(source, inbox.life, n, content))
             if self._apply(source, content, step):
-                self._repeat_later(now, cause, out)
+                state.channels.repeat_later(now, cause, out)
             if state.logged_count >= self._options.log_count_max:
                 state.logged_count = 0
                 out.append(Persist(tuple(step.records), cause))
                 out.append(Persist((Condensed(self.snapshot()),), cause, replaces=True))
                 step.records = []
+
+    def _evict(self, now: Instant, cause: int, out: list[Effect]) -> None:
+        """Forget those whose leases have ended; that, too, is durable first."""
+        state, step = self._state, _Step()
+        members = state.signer.members
+        for client in state.tenants.gone(now, members):
+            content = Forget(client, members[client])
+            step.records.append(Handled("", 0, 0, content))
+            self._apply("", content, step)
+        self._act(now, step, cause, out)
+        out.append(SetTimer(_LEASE, now + state.tenants.wait_us, cause))
 
     def _apply(self, source: str, content: Content, step: _Step) -> bool:
         """Let the signer take a content; True if it has something to send."""
@@ -230,29 +248,11 @@ class TopicSequencer:
 
     # --- timers -------------------------------------------------------------------------------
 
-    def _acknowledge_later(self, now: Instant, cause: int, out: list[Effect]) -> None:
-        if not self._state.acknowledging:
-            self._state.acknowledging = True
-            out.append(SetTimer(_ACKNOWLEDGE, now + self._options.acknowledge_us, cause))
-
-    def _repeat_later(self, now: Instant, cause: int, out: list[Effect]) -> None:
-        state = self._state
-        if not state.repeating:
-            state.repeating = True
-            out.append(SetTimer(_REPEAT, now + state.channels.next_wait_us(), cause))
-
     def _wake(self, now: Instant, name: str, cause: int, out: list[Effect]) -> None:
         state = self._state
-        if name == _ACKNOWLEDGE:
-            state.acknowledging = False
-            receipts = state.channels.receipts()
-            out += [Send(to, (receipt,), cause) for to, receipt in receipts.items()]
-        elif name == _REPEAT:
-            state.repeating = False
-            repeats = state.channels.repeats(self._options.answer_count_max)
-            out += [Send(to, parcels, cause) for to, parcels in repeats.items()]
-            if state.channels.waiting_count:
-                self._repeat_later(now, cause, out)
+        state.channels.wake(now, name, cause, out)
+        if name == _LEASE:
+            self._evict(now, cause, out)
         elif name == _MARK and state.last:
             out.append(Disseminate(self.topic, (Mark(self._stream, state.last),), cause))
             wait_us = max(2 * state.mark_wait_us, self._options.mark_us)
@@ -264,24 +264,26 @@ class TopicSequencer:
 
     def _start(self, now: Instant, given: Started, out: list[Effect]) -> None:
         step = _Step()
+        if self._options.lease_us:
+            out.append(SetTimer(_LEASE, now + self._state.tenants.wait_us, given.cause))
         for to, content in self._state.signer.grow():
             step.sends.setdefault(to, []).append(self._state.channels.post(to, content))
         if not given.records:
             self._act(now, step, given.cause, out)
             if step.sends:
-                self._repeat_later(now, given.cause, out)
+                self._state.channels.repeat_later(now, given.cause, out)
             return
         for record in given.records:
             if isinstance(record, Condensed):
                 self.restore(record.state)
             elif isinstance(record, Handled):
-                self._state.channels.replay(record.source, record.life, record.n)
+                if record.n:
+                    self._state.channels.replay(record.source, record.life, record.n)
                 self._apply(record.source, record.content, step)
         # Whatever of it did not arrive is repeated, and what was missed is asked for.
         state = self._state
-        state.acknowledging = state.repeating = False
-        state.channels.owed = {}
-        self._repeat_later(now, given.cause, out)
+        state.channels.begin_again(now, given.cause, out)
+        state.tenants.heard = {}
         if state.last:
             state.mark_wait_us = self._options.mark_us
             state.mark_at = now

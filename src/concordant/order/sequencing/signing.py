@@ -33,6 +33,7 @@ from concordant.order.sequencing.messages import (
     Fill,
     Flush,
     Flushed,
+    Forget,
     Introduce,
     Introduced,
     Leave,
@@ -289,6 +290,22 @@ class Signer(msgspec.Struct, tag=True):
         del out, signed
         self.edges.register(source, given.version, given.topics)
 
+    def _forget(self, source: str, given: Forget, out: Sent, signed: list[Signed]) -> None:
+        del source, out, signed
+        member = self.edges.members.get(given.client)
+        if member is not None and member.version == given.version:
+            life, number = member.version
+            self.edges.register(given.client, (life, number + 1), ())
+
+    @property
+    def members(self) -> dict[str, Version]:
+        """Subscribers of the topic, with the versions of what they hold."""
+        return {client: member.version for client, member in self.edges.members.items()}
+
+    def knows(self, client: str) -> bool:
+        """True if a client is known to hold the topic."""
+        return client in self.edges.members
+
     # --- changes of the ranking ---------------------------------------------------------------
 
     def _prepare(self, source: str, given: Prepare, out: Sent, signed: list[Signed]) -> None:
@@ -355,6 +372,7 @@ STEPS: dict[type[Content], Callable[[Signer, str, Any, Sent, list[Signed]], None
     Introduced: Signer._introduced,
     Begin: Signer._begin,
     Leave: Signer._leave,
+    Forget: Signer._forget,
     Prepare: Signer._prepare,
     Commit: Signer._commit,
     Abort: Signer._abort,

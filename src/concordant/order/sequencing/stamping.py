@@ -35,6 +35,7 @@ from concordant.order.sequencing.messages import (
     Signed,
     Timestamp,
 )
+from concordant.order.sequencing.overlap import Version
 from concordant.order.sequencing.signing import Sent
 
 Stamp = tuple[int, str, int]
@@ -200,6 +201,15 @@ class Stamper(msgspec.Struct, tag=True):
 
     def _leave(self, source: str, given: Leave, out: Sent, signed: list[Signed]) -> None:
         """Groups are fixed."""
+
+    @property
+    def members(self) -> dict[str, Version]:
+        """Nobody is kept account of, because groups are fixed."""
+        return {}
+
+    def knows(self, client: str) -> bool:
+        del client
+        return True
 
     def report(self) -> Report:
         return Report(self.topic, self.group, self.count)

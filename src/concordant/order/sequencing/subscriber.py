@@ -206,6 +206,14 @@ class Merge(msgspec.Struct):
                 later = [n for n in held.waiting if n > first]
                 yield topic, first, min(later) - 1 if later else self.known[topic]
 
+    def forget(self) -> None:
+        """Let go of everything that waits; it is missing then."""
+        for topic, clock in self.clocks.items():
+            self.held[topic].drain(lambda n: True)
+            self.arrivals.pop(topic, None)
+            if self.known[topic] > clock:
+                self.ahead[topic] = True
+
     def skip(self, topic: str, first: int) -> list[Ready]:
         """Numbers before `first` are lost for good."""
         clock = self.clocks.get(topic)

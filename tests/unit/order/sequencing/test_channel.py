@@ -12,7 +12,14 @@ from concordant.order.sequencing.messages import Content, Created, Parcel, Recei
 
 
 def channels(life: int = 0, held: int = 100) -> Channels:
-    return Channels(held, repeat_us=10, repeat_us_max=80, life=life)
+    return Channels(
+        held,
+        repeat_us=10,
+        repeat_us_max=80,
+        acknowledge_us=1,
+        answer_count_max=10,
+        life=life,
+    )
 
 
 def content(n: int) -> Content:
