@@ -21,6 +21,7 @@ from concordant.causal.chance import Chance
 from concordant.causal.flush import Kept
 from concordant.causal.gossip import targets
 from concordant.causal.messages import (
+    PEER_MESSAGES,
     Digest,
     Excluded,
     FlushAsk,
@@ -35,12 +36,13 @@ from concordant.causal.messages import (
 )
 from concordant.causal.options import BrokerOptions
 from concordant.causal.outgoing import Outgoing
+from concordant.causal.pace import Pace
 from concordant.causal.placement import Members, brokers_of, topics_of
 from concordant.causal.records import Condensed, Died, Ended, Promised
 from concordant.causal.retained import last_available
 from concordant.causal.service import Service
 from concordant.causal.state import BrokerState
-from concordant.causal.vector import Vector, copied, join, lift, position, restricted
+from concordant.causal.vector import Vector, copied, entries, join, lift, position, restricted
 from concordant.errors import PeerError, UsageError
 from concordant.machine.detector import Suspected, Trusted
 from concordant.machine.effects import Effect
@@ -188,14 +190,14 @@ class Broker:
         elif type(message) is Ordered:
             self._receive(source, message, out)
         elif isinstance(message, Digest):
-            self._compare(source, message, out)
+            self._compare(now, source, message, out)
         else:
-            self._take_rare(source, message, out)
+            self._take_rare(now, source, message, out)
 
-    def _take_rare(self, source: str, message: Message, out: Outgoing) -> None:
+    def _take_rare(self, now: Instant, source: str, message: Message, out: Outgoing) -> None:
         match message:
             case PullPast():
-                self._answer(source, message.delivered, out)
+                self._answer(now, source, message.delivered, out)
             case FlushAsk():
                 self._adopt(message.dead, out)
                 if not self.state.retired:
@@ -356,17 +358,22 @@ class Broker:
             self.state.pulled[source] = True
             out.send(source, PullPast(restricted(self.state.delivered, self.topics)))
 
-    def _compare(self, source: str, digest: Digest, out: Outgoing) -> None:
+    def _compare(self, now: Instant, source: str, digest: Digest, out: Outgoing) -> None:
         state = self.state
         if self._adopt(digest.dead, out) and state.retired:
             return
         state.stability.learn(digest.acknowledged)
         state.round = max(state.round, digest.round)
         state.shown[source] = max(state.shown.get(source, 0), digest.round)
-        self._answer(source, digest.delivered, out)
+        self._answer(now, source, digest.delivered, out)
 
-    def _answer(self, peer: str, delivered: Vector, out: Outgoing) -> None:
+    def _answer(self, now: Instant, peer: str, delivered: Vector, out: Outgoing) -> None:
         """Send what a peer lacks, the first ones in the order of delivery."""
+        options = self.options
+        pace = self.state.paces.setdefault(peer, Pace())
+        reached = sum(n for *_, n in entries(delivered))
+        if not pace.due(now, reached, first_us=options.tick_us, longest_us=options.resend_us_max):
+            return
         lacking = self.state.retained.beyond(
             self._serves[peer], delivered, count_max=self.options.digest_count_max
         )
@@ -478,18 +485,4 @@ class Broker:
             out.send(source, Resolved(ask.topic, ask.origin, ask.position, past, state.round))
 
 
-_PEER = frozenset(
-    {
-        Ordered,
-        Digest,
-        PullPast,
-        FlushAsk,
-        FlushHeld,
-        Flushed,
-        FlushTaken,
-        Excluded,
-        Retired,
-        Resolve,
-        Resolved,
-    }
-)
+_PEER = frozenset(PEER_MESSAGES)

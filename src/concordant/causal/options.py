@@ -27,6 +27,8 @@ class BrokerOptions(msgspec.Struct, frozen=True):
     """They are drawn from a fresh random view of this size (l)."""
     tick_us: Duration = 20 * MILLISECOND
     """How often a digest goes to one peer, and stability is worked out."""
+    resend_us_max: Duration = SECOND
+    """What does not arrive is sent again after a tick, two, four …, and this at the longest."""
     digest_count_max: int = 64
     """Events sent in answer to one digest, the oldest first; the next digest asks again."""
     pull_count_max: int = 64

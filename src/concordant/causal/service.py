@@ -31,6 +31,7 @@ from concordant.causal.messages import (
     Submitted,
 )
 from concordant.causal.outgoing import Outgoing
+from concordant.causal.pace import Pace
 from concordant.causal.rounds import encode
 from concordant.causal.vector import Vector, copied, entries, join, position, restricted
 from concordant.errors import PeerError
@@ -49,6 +50,7 @@ class Session(msgspec.Struct):
     solo: bool
     acknowledged: Vector
     heard_at: Instant
+    pace: Pace = msgspec.field(default_factory=Pace)
 
 
 class Held(msgspec.Struct):
@@ -137,19 +139,30 @@ class Service:
             return
         session.heard_at = now
         join(session.acknowledged, restricted(ack.last, session.topics))
+        reached = sum(n for *_, n in entries(ack.have))
+        options = broker.options
+        if session.pace.due(
+            now, reached, first_us=options.tick_us, longest_us=options.resend_us_max
+        ):
+            self._send_again(client, session, ack, out)
+        rounds = {topic: self._passed(topic) for topic in session.topics if topic in broker.topics}
+        out.send(client, Heard(session.number, rounds))
+
+    def _send_again(self, client: str, session: Session, ack: Ack, out: Outgoing) -> None:
+        """What a subscriber lacks, the first ones in the order of delivery."""
+        state, options = self._broker.state, self._broker.options
         lacking = state.retained.beyond(
             session.topics,
             ack.have,
-            count_max=broker.options.pull_count_max,
+            count_max=options.pull_count_max,
             but=dict.fromkeys(ack.waiting, True),
         )
         # Those that wait may wait for something that has been found lost since.
         known = [one for one in ack.waiting if one in state.retained.log]
-        again = state.chance.sample(known, broker.options.refresh_count_max)
+        again = state.chance.sample(known, options.refresh_count_max)
         lacking += [state.retained.log[one] for one in again]
-        out.send(client, *(self._carried(one, session) for one in lacking))
-        rounds = {topic: self._passed(topic) for topic in session.topics if topic in broker.topics}
-        out.send(client, Heard(session.number, rounds))
+        if lacking:
+            out.send(client, *(self._carried(one, session) for one in lacking))
 
     def _passed(self, topic: str) -> int:
         """Every event of the topic that is ordered from now on has a greater round."""

@@ -7,6 +7,7 @@ import msgspec
 from concordant.causal.chance import Chance
 from concordant.causal.flush import Flush
 from concordant.causal.messages import Ordered, Submitted
+from concordant.causal.pace import Pace
 from concordant.causal.retained import Retained
 from concordant.causal.service import Held, Session
 from concordant.causal.stability import Stability
@@ -41,6 +42,8 @@ class BrokerState(msgspec.Struct):
     """By source: the last of its events that was delivered, to know what is submitted again."""
     pushing: dict[str, dict[int, int]] = {}
     """By origin and number: how often an event is still to be pushed."""
+    paces: dict[str, Pace] = {}
+    """By broker: how often it is sent again what it lacks."""
     pulled: dict[str, bool] = {}
     """Whom something was pulled from in this tick."""
     retired: bool = False
@@ -54,7 +57,7 @@ class BrokerState(msgspec.Struct):
     def condensed(self) -> bytes:
         """The part that is kept: who is attached and what waits comes again by itself."""
         kept = msgspec.structs.replace(
-            self, sessions={}, submissions={}, shown={}, pulled={}, pushing={}
+            self, sessions={}, submissions={}, shown={}, pulled={}, pushing={}, paces={}
         )
         kept.pending = Holdback(self.pending.count_max)
         return msgspec.msgpack.encode(kept)
