@@ -147,6 +147,8 @@ class Replica(msgspec.Struct):
     kept: list[int] = []
     """As leader: how much each replica keeps under this epoch; -1 if it has not accepted it."""
     sent: list[int] = []
+    told: list[int] = []
+    """As leader: up to where each replica knows that entries are committed."""
     repeat_at: Instant = 0
     tries: int = 0
     """How often this replica stood, or said whole logs, since a follower agreed: each time it waits
@@ -228,14 +230,15 @@ class Replica(msgspec.Struct):
     def flush(self, out: Outbox) -> None:
         """Tell the followers what is new."""
         for to in self._others():
-            if self.kept[to] >= 0 and self.sent[to] < self.length:
+            news = self.sent[to] < self.length or self.told[to] < self.commit
+            if self.kept[to] >= 0 and news:
                 first = max(self.sent[to], self.base)
                 if first > self.sent[to]:  # it needs what has become state
                     out.send(to, self._lead())
                 else:
                     entries = tuple(self.entries[first - self.base :])
                     out.send(to, Append(self.log, self.promised, first, entries, self.commit))
-                self.sent[to] = self.length
+                self.sent[to], self.told[to] = self.length, self.commit
 
     def _count(self) -> None:
         held = sorted(self.kept, reverse=True)[self._majority - 1]
@@ -252,7 +255,7 @@ class Replica(msgspec.Struct):
     def _take_the_lead(self) -> None:
         count = self.options.replica_count
         self.leading, self.standing, self.votes = True, 0, {}
-        self.kept, self.sent = [-1] * count, [0] * count
+        self.kept, self.sent, self.told = [-1] * count, [0] * count, [0] * count
         self.kept[self.me] = self.length
 
     # --- time ---------------------------------------------------------------------------------
@@ -293,6 +296,7 @@ class Replica(msgspec.Struct):
             entries = () if to in behind else tuple(self.entries[first - self.base :])
             out.send(to, Append(self.log, self.promised, first, entries, self.commit))
             self.sent[to] = max(self.sent[to], first + len(entries))
+            self.told[to] = self.commit
 
     def _wait_longer(self) -> None:
         self.tries = min(self.tries + 1, TRIES_MAX)

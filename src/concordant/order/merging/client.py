@@ -38,12 +38,13 @@ from concordant.order.merging.messages import (
     Elsewhere,
     Ended,
     Ev,
+    Item,
     Queues,
     Recut,
 )
 from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.outlet import Outlet
-from concordant.order.merging.overlay import hosts_of, name_of, signature_named
+from concordant.order.merging.overlay import first_replica, hosts_of, name_of, signature_named
 from concordant.order.merging.records import (
     Begun,
     Closed,
@@ -251,13 +252,10 @@ class MergedClient(Client):
         state = self._state
         state.sessions += 1
         merger = name_of(one.signature)
-        inflow = Inflow(
-            merger,
-            f"{self.name} {one.name}",
-            state.sessions,
-            Holdback(2 * self._merging.window_count),
-            moved_at=now,
-        )
+        consumer = f"{self.name} {one.name}"
+        held = Holdback[int, Item](2 * self._merging.window_count)
+        replica = first_replica(consumer, self._merging.replication.replica_count)
+        inflow = Inflow(merger, consumer, state.sessions, held, replica=replica, moved_at=now)
         after = state.reached + self._merging.ahead_us if state.reached else 0
         name, key = one.name, (one.conjunction, one.name)
         stream = state.streams[name] = Stream(one, inflow, name, key, after, after, began_at=now)

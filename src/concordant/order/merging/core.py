@@ -12,7 +12,7 @@ import msgspec
 
 from concordant.machine.instant import Instant
 from concordant.model.event import Event
-from concordant.order.merging.filters import Filter, union
+from concordant.order.merging.filters import ALL, Filter, union
 from concordant.order.merging.messages import (
     Advance,
     Attach,
@@ -40,6 +40,8 @@ class Session(msgspec.Struct):
 
     number: int
     filter: Filter
+    whole: tuple[str, ...] = ()
+    """Topics of which every event passes: the usual case, and quick to see."""
     version: int = -1
     """Of a child's filter; -1 for a subscriber."""
     conjunction: str = ""
@@ -56,6 +58,11 @@ class Session(msgspec.Struct):
     @property
     def end(self) -> int:
         return self.base + len(self.items)
+
+    def widen(self, wanted: Filter) -> None:
+        """From here on this is its filter."""
+        self.filter = wanted
+        self.whole = tuple(topic for topic, each in wanted.topics.items() if each == ALL)
 
     def append(self, item: Item) -> None:
         self.items.append(item)
@@ -193,12 +200,12 @@ class Core(msgspec.Struct):
 
     def _emit(self, event: Event, hint: Instant) -> None:
         """One event is one step: its place in the streams of all who want it (erratum 1)."""
-        self.ts = max(self.ts + 1, hint)
-        item = Ev(self.ts, event)
+        ts = self.ts = max(self.ts + 1, hint)
+        item, topic = Ev(ts, event), event.topic
         for session in self.sessions.values():
-            if session.filter.passes(event):
+            if topic in session.whole or session.filter.passes(event):
                 session.items.append(item)
-                session.last = self.ts
+                session.last = ts
 
     # --- consumers ----------------------------------------------------------------------------
 
@@ -279,11 +286,13 @@ class Core(msgspec.Struct):
                 if session is None:
                     session = Session(one.number, one.filter)
                     self.sessions[one.consumer] = session
-                session.filter, session.version = one.filter, one.version
+                session.widen(one.filter)
+                session.version = one.version
                 session.append(Widened(self.ts, one.version))
             else:
                 self.ts = max(self.ts, one.after)
                 session = Session(one.number, one.filter, conjunction=one.conjunction)
+                session.widen(one.filter)
                 self.sessions[one.consumer] = session
                 self._start(one.consumer, session)
 

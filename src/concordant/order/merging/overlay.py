@@ -89,3 +89,8 @@ def hosts_of(signature: Signature, hosts: tuple[str, ...], count: int) -> tuple[
         return hashlib.blake2b(f"{len(host)}:{host}{name}".encode(), digest_size=8).digest()
 
     return tuple(sorted(hosts, key=lambda host: (weight(host), host), reverse=True)[:count])
+
+
+def first_replica(consumer: str, count: int) -> int:
+    """The replica that a consumer asks first: consumers are spread over all of them."""
+    return hashlib.blake2b(consumer.encode(), digest_size=2).digest()[0] % count

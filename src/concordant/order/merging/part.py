@@ -29,7 +29,7 @@ from concordant.order.merging.messages import (
     Take,
 )
 from concordant.order.merging.options import MergingOptions
-from concordant.order.merging.overlay import SIDES, name_of, parents
+from concordant.order.merging.overlay import SIDES, first_replica, name_of, parents
 from concordant.order.replication import Replica
 from concordant.order.streams import Incoming
 
@@ -126,6 +126,7 @@ class Part(msgspec.Struct):
                     f"{self.name} {SIDES[side]}",
                     core.life,
                     Holdback(2 * options.window_count),
+                    replica=first_replica(self.name, options.replication.replica_count),
                     next=max(core.next[side], self.taken[side] if fresh else 0),
                     moved_at=now,
                 )
