@@ -38,7 +38,7 @@ from concordant.wire.messages import Codec
 NEAR = {"b1": ("b2",), "b2": ("b1", "b3"), "b3": ("b2",)}
 APP = "app"
 MESH = MeshOptions(silence_s=2.0, alive_s=0.3, retry_s=0.02, retry_s_max=0.2)
-LINKS = LinkOptions(repeat_us=150_000, repeat_us_max=600_000, log_count_max=500)
+LINKS = LinkOptions(repeat_us=150_000, repeat_us_max=600_000, gathers=True, log_count_max=500)
 TRANSACTION_US = 5_000_000
 DEADLINE_S = 60
 

@@ -41,6 +41,9 @@ from concordant.transact.requests import Abort, Act, Begin, Commit, Return, Run
 MESSAGES = (Packet, Newer)
 """What travels: for the codec of a carrier between nodes."""
 
+LINKS = LinkOptions(gathers=True)
+"""How links are if nothing else is said."""
+
 Handler = Callable[[Triggered, "Answer"], Awaitable[None]]
 """What a participant does when it is triggered; it acts through the answer."""
 
@@ -63,7 +66,9 @@ def host_broker(
         core = IsolatedBroker(name, neighbours=near, parent=parent, options=options)
     else:
         core = SharedBroker(name, neighbours=near, options=options)
-    machine = Reliable(core, wire=WIRE, brokers=near, durable=folder is not None, options=links)
+    machine = Reliable(
+        core, wire=WIRE, brokers=near, durable=folder is not None, options=links or LINKS
+    )
     place = Place(name, machine, carrier, folder=folder, records=Reliable.records)
     carrier.add(place)
     return place
@@ -73,7 +78,7 @@ class _Watched(Reliable):
     """Says when the broker has greeted back."""
 
     def __init__(self, client: TransactClient, *, options: LinkOptions | None) -> None:
-        super().__init__(client, wire=WIRE, durable=False, client=True, options=options)
+        super().__init__(client, wire=WIRE, durable=False, client=True, options=options or LINKS)
         self.client = client
         self.connected = asyncio.Event()
 

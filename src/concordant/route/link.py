@@ -42,6 +42,7 @@ from concordant.machine.instant import MILLISECOND, SECOND, Duration, Instant
 
 _ACKNOWLEDGE = "link/acknowledge"
 _REPEAT = "link/repeat"
+_FLUSH = "link/flush"
 
 
 class LinkOptions(msgspec.Struct, frozen=True):
@@ -57,6 +58,8 @@ class LinkOptions(msgspec.Struct, frozen=True):
     """Messages repeated at once."""
     held_count_max: int = 1_024
     """Messages that came too early, per peer; beyond that they are dropped and repeated."""
+    gathers: bool = False
+    """Messages to one peer leave together, at the next turn of the driver's loop: fewer packets."""
     log_count_max: int = 10_000
     """Records in the log before a snapshot takes their place."""
 
@@ -73,6 +76,8 @@ class Peer(msgspec.Struct):
     held: dict[int, Any] = {}
     owes: bool = False
     """An acknowledgement is due."""
+    unsent: int = 0
+    """The first message that waits to leave with others; 0 if none does."""
 
 
 class Logged(msgspec.Struct, frozen=True, tag=True):
@@ -161,7 +166,7 @@ class Reliable:
         self._log_count = 0
         self._fresh = inner.snapshot()
         self._wait_us = self._options.repeat_us
-        self._acknowledging = self._repeating = False
+        self._acknowledging = self._repeating = self._flushing = False
 
     @property
     def held_count(self) -> int:
@@ -259,6 +264,9 @@ class Reliable:
             elif name == _REPEAT:
                 self._repeating = False
                 self._repeat(given.cause, out)
+            elif name == _FLUSH:
+                self._flushing = False
+                self._flush(given.cause, out)
             else:
                 names.append(name)
                 self._state.timers.pop(name, None)
@@ -277,7 +285,10 @@ class Reliable:
                 first = peer.sent + 1
                 peer.sent += len(effect.messages)
                 peer.unacknowledged.update(enumerate(effect.messages, first))
-                self._post(effect.to, peer, first, effect.messages, cause, out)
+                if not self._options.gathers:
+                    self._post(effect.to, peer, first, effect.messages, cause, out)
+                elif not peer.unsent:
+                    peer.unsent = first
                 continue
             if isinstance(effect, SetTimer):
                 state.timers[effect.name] = effect.at
@@ -303,6 +314,14 @@ class Reliable:
         packet = self._wire.packet(peer.session, first, messages, peer.taken, asks)
         out.append(Send(to, (packet,), cause))
 
+    def _flush(self, cause: int, out: list[Effect]) -> None:
+        for to, peer in self._peers.items():
+            numbers = [n for n in range(peer.unsent, peer.sent + 1) if n in peer.unacknowledged]
+            if peer.unsent and numbers:
+                messages = tuple(peer.unacknowledged[n] for n in numbers)
+                self._post(to, peer, numbers[0], messages, cause, out)
+            peer.unsent = 0
+
     def _repeat(self, cause: int, out: list[Effect]) -> None:
         for to, peer in self._peers.items():
             numbers = sorted(peer.unacknowledged)[: self._options.repeat_count]
@@ -314,6 +333,9 @@ class Reliable:
     def _wait(self, now: Instant, cause: int, out: list[Effect]) -> None:
         """Set the timers of the links, if there is something to wait for."""
         peers = self._peers.values()
+        if not self._flushing and any(one.unsent for one in peers):
+            self._flushing = True
+            out.append(SetTimer(_FLUSH, now, cause))
         if not self._acknowledging and any(one.owes for one in peers):
             self._acknowledging = True
             out.append(SetTimer(_ACKNOWLEDGE, now + self._options.acknowledge_us, cause))
@@ -334,7 +356,7 @@ class Reliable:
         """Of what waited for a client, keep what it is owed in any life."""
         waiting = [one for n, one in peer.unacknowledged.items() if n > acknowledged]
         owed = [one for one in waiting if isinstance(one, self._wire.lasting)]
-        peer.session, peer.taken, peer.held = session, 0, {}
+        peer.session, peer.taken, peer.held, peer.unsent = session, 0, {}, 0
         peer.sent, peer.unacknowledged = len(owed), dict(enumerate(owed, 1))
 
     def _begin_session(self, now: Instant, session: int, cause: int, out: list[Effect]) -> None:

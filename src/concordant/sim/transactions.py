@@ -100,6 +100,7 @@ class Stage:
         self.world.on_delivery = self._delivered
         self._plans: dict[str, Plan] = {}
         self._forgetful: set[str] = set()
+        self._links = msgspec.structs.replace(LINKS, gathers=scene.seed % 2 == 1)
         self._root = min(scene.tree.neighbours)
         self._up = scene.tree.ways(self._root)
         for name in scene.tree.neighbours:
@@ -120,13 +121,13 @@ class Stage:
             core = SharedBroker(name, neighbours=near, options=options)
         if not scene.reliable:
             return core
-        return Reliable(core, wire=WIRE, brokers=near, options=LINKS)
+        return Reliable(core, wire=WIRE, brokers=near, options=self._links)
 
     def client(self, name: str) -> Machine:
         core = TransactClient(name, broker=self.scene.tree.edges[name])
         if not self.scene.reliable:
             return core
-        return Reliable(core, wire=WIRE, client=True, options=LINKS)
+        return Reliable(core, wire=WIRE, client=True, options=self._links)
 
     def core(self, name: str) -> Any:
         """The machine behind its links."""
