@@ -72,7 +72,8 @@ class Bus:
         is told here what else a cluster file says: the `strategies` that it offers, and the kinds
         of attributes by topic.
         """
-        self.name = name or f"app-{secrets.token_hex(4)}"
+        self.name = name or f"app-{secrets.token_hex(8)}"
+        self._drawn = not name
         self._url = url
         self._token = token
         self._options = options
@@ -160,7 +161,9 @@ class Bus:
     async def _publisher(self) -> Pen:
         async with self._picking:
             if self._pen is None:
-                self._pen = await self._at_home(lambda caller: caller.pen(self.name))
+                self._pen = await self._at_home(
+                    lambda caller: caller.pen(self.name, drawn=self._drawn)
+                )
         return self._pen
 
     # --- subscribe ------------------------------------------------------------------------------

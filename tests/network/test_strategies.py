@@ -44,11 +44,16 @@ async def test_what_a_strategy_promises_holds_over_three_nodes(name: str) -> Non
     made = cluster(name)
     doors = [f"tcp://{made.nodes[node].door}" for node in NODES]
     count = COUNT * len(PUBLISHERS)
+    nodes: list[Node] = []
     async with AsyncExitStack() as stack:
         for node in NODES:
             running = Node(made, node)
             await running.start()
             stack.push_async_callback(running.stop)
+            nodes.append(running)
+        async with asyncio.timeout(20):  # who is not connected misses what `none` does not repeat
+            while any(len(one.health()["connected"]) < len(NODES) - 1 for one in nodes):
+                await asyncio.sleep(0.02)
         buses = [await stack.enter_async_context(Bus.open(d, options=QUICK)) for d in doors]
         asked = {"order": strategy.level, "strategy": name}
         found = [await stack.enter_async_context(bus.subscribe("A, B", **asked)) for bus in buses]

@@ -524,3 +524,25 @@ async def test_logs_stay_short_and_everything_goes_on_after_a_restart(
         async with bus.subscribe("T", **plain) as again:
             await bus.publish("T", {"n": 1})
             assert (await ids(again, 1))[0].endswith(":1")
+
+
+async def test_publishers_with_drawn_names_are_forgotten_and_the_number_of_others_is_bounded() -> (
+    None
+):
+    made = cluster(
+        strategies=("fifo", "sequencer"),
+        extra="[limits]\npublishers_max = 3\nlag_us_max = 100_000",
+    )
+    async with running(made):
+        for _ in range(3):
+            async with Bus.open(door(made)) as bus:
+                await bus.publish("T", {"n": 1})
+        await asyncio.sleep(0.3)
+        for n in range(3):
+            async with Bus.open(door(made), name=f"p{n}") as bus:
+                assert await bus.publish("T", {"n": 1}) == f"p{n}:1"
+        with pytest.raises(UsageError, match="3 publishers are known here"):
+            async with Bus.open(door(made)) as bus:
+                await bus.publish("T", {"n": 1})
+        async with Bus.open(door(made), name="p2") as bus:
+            assert await bus.publish("T", {"n": 2}) == "p2:2"

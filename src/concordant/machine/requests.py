@@ -23,6 +23,12 @@ class Publish(msgspec.Struct, frozen=True, gc=False):
     """What the event is called, if not by source and number."""
 
 
+class Retire(msgspec.Struct, frozen=True, gc=False):
+    """A source that a client published for will not come again: forget its number."""
+
+    source: str
+
+
 class Subscribe(msgspec.Struct, frozen=True, gc=False):
     """Deliver the events of these topics from now on."""
 

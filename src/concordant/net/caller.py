@@ -113,16 +113,16 @@ class Caller:
             await asyncio.gather(self._running, return_exceptions=True)
         self._fail(UsageError("the bus is closed"))
 
-    async def pen(self, source: str) -> Pen:
-        """The publisher of a name."""
-        found = Pen(self, source)
+    async def pen(self, source: str, *, drawn: bool = False) -> Pen:
+        """The publisher of a name, which was given or drawn."""
+        found = Pen(self, source, drawn=drawn)
 
         def begin(answer: Frame) -> None:
             assert isinstance(answer, Announced)
             found.announced(answer.last, first=True)
             self._pens[source] = found
 
-        await self._ask(lambda request: Announce(request, source, found.writer), begin)
+        await self._ask(lambda request: Announce(request, source, found.writer, drawn=drawn), begin)
         return found
 
     async def read(self, asked: Subscribes) -> Reading:
@@ -247,7 +247,7 @@ class Caller:
         for pen in self._pens.values():
             request = self.next_request()
             self._answers[request] = partial(self._pen_resumed, pen)
-            self.send(Announce(request, pen.source, pen.writer, resumes=True))
+            self.send(Announce(request, pen.source, pen.writer, resumes=True, drawn=pen.drawn))
         for reading in self._readings.values():
             request = self.next_request()
             self._answers[request] = partial(self._reading_resumed, reading)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from concordant.errors import PeerError, UsageError
+from concordant.machine.instant import Instant
 from concordant.net.cluster import Cluster
 from concordant.net.host import microseconds
 from concordant.net.hosting import Hosted, Hosting
@@ -72,6 +73,8 @@ class Door:
         self._emptied = asyncio.Event()
         self.writers: dict[str, str] = {}
         """Who publishes under a name: the last one that came."""
+        self.drawn: dict[str, Instant] = {}
+        """Drawn names whose application is away, and since when."""
         self._token = token
 
     async def serve(self, channel: Channel) -> None:
@@ -127,6 +130,14 @@ class Door:
         home = self.cluster.home(key)
         return None if home == self.node else (home, self.cluster.nodes[home].door)
 
+    def retire(self, now: Instant) -> None:
+        """Forget the publishers that had drawn names and stay away."""
+        longest = self.cluster.limits.lag_us_max
+        for source in [one for one, since in self.drawn.items() if now - since > longest]:
+            del self.drawn[source]
+            self.writers.pop(source, None)
+            self.inlet.retire(source)
+
     def close(self) -> None:
         """End all sessions: the node stops."""
         for session in list(self.sessions):
@@ -155,6 +166,8 @@ class Session:
         self._storing: asyncio.Task[None] | None = None
         self._subscriptions: dict[str, Hosted] = {}
         self._writers: dict[str, str] = {}
+        self._drawn: list[str] = []
+        """Those of the names that were drawn."""
         self._requests: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -175,9 +188,13 @@ class Session:
 
     def leave(self) -> None:
         """The session is over; its subscriptions go on for a while, or as long as they have to."""
+        now = microseconds()
         for one in self._subscriptions.values():
             if one.wake is not None:
-                self._door.hosting.leave(one, microseconds())
+                self._door.hosting.leave(one, now)
+        for source in self._drawn:
+            if self._door.writers.get(source) == self._writers[source]:
+                self._door.drawn[source] = now
 
     def end(self, reason: str) -> None:
         """Say good-bye."""
@@ -272,6 +289,9 @@ class Session:
                 hint="give each application that publishes a name of its own",
             )
         door.writers[frame.source] = self._writers[frame.source] = frame.writer
+        if frame.drawn:
+            self._drawn.append(frame.source)
+            door.drawn.pop(frame.source, None)
         await door.inlet.settled()
         self.tell(Announced(frame.request, door.inlet.last(frame.source)))
 

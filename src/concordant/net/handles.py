@@ -44,8 +44,9 @@ class Line(Protocol):
 class Pen:
     """One publisher: its events get numbers, and are sent until they are stored."""
 
-    def __init__(self, line: Line, source: str) -> None:
+    def __init__(self, line: Line, source: str, *, drawn: bool) -> None:
         self.source = source
+        self.drawn = drawn
         self.writer = secrets.token_hex(8)
         self._line = line
         self._next = 1

@@ -15,11 +15,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from concordant.errors import UsageError
-from concordant.machine.requests import Publish
+from concordant.machine.requests import Publish, Retire
 from concordant.net.flow import Flow
 from concordant.net.host import Place, microseconds
 from concordant.net.roles import Publisher
 from concordant.net.session import Given
+from concordant.order.client import Client
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Feed:
 
     place: Place
     publisher: Publisher
+    retires: bool = False
+    """It can forget a source."""
 
 
 class Inlet:
@@ -43,17 +46,24 @@ class Inlet:
         self._held = flow.machine
         self._publishers_max = publishers_max
         self._batch_count_max = batch_count_max
-        self._sources: set[str] = set()
 
     def last(self, source: str) -> int:
         """The number of a source's last event that is in every feed."""
-        if source not in self._sources and len(self._sources) >= self._publishers_max:
+        publishers = [feed.publisher for feed in self._feeds.values()]
+        last = min(one.seq_of(source) for one in publishers)
+        known = max((one.guest_count for one in publishers if isinstance(one, Client)), default=0)
+        if not last and known >= self._publishers_max:
             raise UsageError(
-                f"{len(self._sources):,} publishers are known here, and no more are taken",
+                f"{known:,} publishers are known here, and no more are taken",
                 hint="publish under a name that was used before, or raise publishers_max",
             )
-        self._sources.add(source)
-        return min(feed.publisher.seq_of(source) for feed in self._feeds.values())
+        return last
+
+    def retire(self, source: str) -> None:
+        """A source with a drawn name is gone for good: forget it, in the feeds that can."""
+        for feed in self._feeds.values():
+            if feed.retires:
+                feed.place.command(Retire(source))
 
     async def publish(self, source: str, first: int, events: Sequence[Given]) -> int:
         """Give events to all feeds, in order; the number of the last. Wait for `settled`.

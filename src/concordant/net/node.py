@@ -40,6 +40,7 @@ from concordant.net.roles import Make, Strategy, message_kinds, part_of, publish
 from concordant.net.session import FRAME_BYTES_MAX, Channel, StreamChannel
 from concordant.net.status import Metric, Status, label
 from concordant.net.tcp import Mesh
+from concordant.order.client import Retired
 from concordant.wire.messages import Codec
 
 WATCH_S = 0.05
@@ -228,7 +229,7 @@ class Node:
         address = publisher_of(self.name, strategy.feed)
         publisher = strategy.publisher(self._setting, address)
         place = self._host(address, publisher, folder=self._folder_of(address), strategy=strategy)
-        return Feed(place, publisher)
+        return Feed(place, publisher, retires=Retired in strategy.records)
 
     def _host_parts(self, strategy: Strategy) -> None:
         for part in strategy.parts(self._setting):
@@ -276,6 +277,8 @@ class Node:
             await asyncio.sleep(WATCH_S)
             self._hold(flow, hosting)
             self._compact(hosting)
+            if self._door is not None:
+                self._door.retire(microseconds())
             for one, reason in hosting.slow(microseconds()):
                 one.release(reason)
                 await hosting.cut(one)

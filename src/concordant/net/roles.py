@@ -130,9 +130,6 @@ class Publisher(Machine, Protocol):
     def check(self, requests: tuple[Request, ...]) -> None: ...
 
     @property
-    def guest_count(self) -> int: ...
-
-    @property
     def room(self) -> int: ...
 
 

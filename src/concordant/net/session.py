@@ -57,6 +57,8 @@ class Announce(msgspec.Struct, frozen=True, array_like=True, tag="announce"):
     """Drawn by the application: another one that publishes under the name is told apart."""
     resumes: bool = False
     """On a new channel: refuse me if another application took the name meanwhile."""
+    drawn: bool = False
+    """The name was drawn, and nobody will come again under it."""
 
 
 class Announced(msgspec.Struct, frozen=True, array_like=True, tag="announced"):

@@ -38,7 +38,7 @@ from concordant.machine.inputs import (
     TimerFired,
 )
 from concordant.machine.instant import MILLISECOND, SECOND, Duration, Instant
-from concordant.machine.requests import Install, Publish, Subscribe, Unsubscribe
+from concordant.machine.requests import Install, Publish, Retire, Subscribe, Unsubscribe
 from concordant.machine.saved import Compact, saved_state, saving
 from concordant.machine.view import View
 from concordant.model.event import Event
@@ -101,6 +101,12 @@ class Left(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Durable: topics are no longer subscribed."""
 
     topics: tuple[str, ...]
+
+
+class Retired(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Durable: a guest that will not come again."""
+
+    source: str
 
 
 class Installed(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -212,7 +218,7 @@ class Client(ABC):
                             hint="leave the time out, and the client's clock gives one",
                         )
                     lasts[who] = request.time
-            elif not isinstance(request, Subscribe | Unsubscribe | Install | Compact):
+            elif not isinstance(request, Subscribe | Unsubscribe | Install | Compact | Retire):
                 raise UsageError(f"a client cannot {type(request).__name__}")
         self._check_room(published)
 
@@ -243,6 +249,9 @@ class Client(ABC):
                 self._install(given.cause, out)
             elif isinstance(request, Compact):
                 self._compact(request, given.cause, out)
+            elif isinstance(request, Retire) and request.source in self._state.guests:
+                del self._state.guests[request.source]
+                out.append(Persist((Retired(request.source),), given.cause))
         if events:
             self._publish(now, events, given.cause, out)
 
@@ -252,6 +261,11 @@ class Client(ABC):
             return self._state.seq
         guest = self._state.guests.get(source)
         return guest.seq if guest is not None else 0
+
+    @property
+    def guest_count(self) -> int:
+        """How many others it published for, and remembers."""
+        return len(self._state.guests)
 
     def time_of(self, source: str) -> Instant:
         """What a source publishes next has to be younger than this."""
@@ -401,6 +415,8 @@ class Client(ABC):
                 self._hold(record.topics)
             elif isinstance(record, Left):
                 self._drop(record.topics)
+            elif isinstance(record, Retired):
+                state.guests.pop(record.source, None)
             self._remember(record)
         state.position = first + len(delivered)
         return delivered[max(0, taken_count - first) :]

@@ -23,7 +23,7 @@ from concordant.machine.inputs import (
     Started,
     TimerFired,
 )
-from concordant.machine.requests import Install, Publish, Subscribe
+from concordant.machine.requests import Install, Publish, Retire, Subscribe
 from concordant.machine.saved import Compact, saved_state, saving
 from concordant.machine.view import View
 from concordant.model.event import Event
@@ -307,3 +307,14 @@ def test_a_large_state_is_saved_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [one.last for one in persist.records] == [False, False, True]
     state, last, rest = saved_state((*persist.records, Left(("T",))))
     assert (state, last and last.taken_count, rest) == (b"x" * 25, 7, (Left(("T",)),))
+
+
+def test_a_retired_guest_is_forgotten_after_a_crash_too() -> None:
+    client = FifoClient("n", publishes=None)
+    client.handle(0, Started())
+    asked = (Publish("T", source="a"), Publish("T", source="b"), Retire("a"), Retire("stranger"))
+    records = records_of(client.handle(1, Command(asked)))
+    reborn = FifoClient("n", publishes=None)
+    reborn.handle(2, Started(tuple(records)))
+    for machine in (client, reborn):
+        assert (machine.guest_count, machine.seq_of("a"), machine.seq_of("b")) == (1, 0, 1)
