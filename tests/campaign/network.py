@@ -84,7 +84,9 @@ def scenario_of(protocol: str) -> Scenario:
     )
 
 
-def killed(protocol: str, transport: str, rng: Random, kills: int, folder: Path) -> Outcome:
+def killed(
+    protocol: str, transport: str, rng: Random, kills: int, folder: Path, *, server_kills: int = 0
+) -> Outcome:
     """One run; every kill is one repetition."""
     outcome = Outcome(transport, protocol)
     started = time.monotonic()
@@ -100,8 +102,8 @@ def killed(protocol: str, transport: str, rng: Random, kills: int, folder: Path)
             before = live.progress(name)
             live.wait_until(lambda name=name, before=before: live.progress(name) > before + 20)
             outcome.kill_count += 1
-        if live.server is not None and protocol == "sequencer":
-            for _ in range(SERVER_KILL_COUNT):
+        if live.server is not None:
+            for _ in range(server_kills):
                 live.server.kill()
                 live.server.start()
                 before = live.delivered_count()
@@ -158,7 +160,10 @@ def run(options: Options) -> Report:
     for transport in TRANSPORTS:
         for protocol, kills in KILL_COUNTS.items():
             with tempfile.TemporaryDirectory() as folder:
-                outcomes.append(killed(protocol, transport, rng, kills, Path(folder)))
+                servers = SERVER_KILL_COUNT if protocol == "sequencer" else 0
+                outcomes.append(
+                    killed(protocol, transport, rng, kills, Path(folder), server_kills=servers)
+                )
             report.failures += outcomes[-1].failures
             if outcomes[-1].kill_count < kills:
                 report.failures.append(f"{protocol} over {transport}: not all kills happened")

@@ -37,7 +37,7 @@ from concordant.net.mesh import MeshOptions
 from concordant.net.nats import NatsOptions, connect
 from concordant.net.nats_carrier import NatsCarrier
 from concordant.net.nats_links import NatsMesh
-from concordant.net.roles import STRATEGIES, message_kinds
+from concordant.net.roles import STRATEGIES
 from concordant.net.tcp import Mesh
 from concordant.sim.popularity import weights
 from concordant.sim.protocols import Layout, layout_of, protocol_of
@@ -123,8 +123,8 @@ async def node(folder: Path, name: str) -> None:
     scenario = scenario_from(plan.scenario)
     layout = layout_of(scenario, plan.seed)
     parts = Parts(scenario, layout)
-    carrier = await _carrier(plan, name, parts.nodes)
-    records = tuple(dict.fromkeys(kind for one in STRATEGIES.values() for kind in one.records))
+    codec = Codec(STRATEGIES[scenario.protocol].messages)
+    carrier = await _carrier(plan, name, parts.nodes, codec)
     level = scenario.level or protocol_of(scenario).level
     run = f"{scenario.name or scenario.protocol}/{plan.transport}"
     published = Counter[str]()
@@ -146,7 +146,7 @@ async def node(folder: Path, name: str) -> None:
             hear=hear,
             taken_count=journal.delivered_count,
             folder=folder / "data" / _file_name(address),
-            records=records,
+            records=STRATEGIES[scenario.protocol].records,
         )
         carrier.add(place)
         await place.settled()
@@ -155,8 +155,7 @@ async def node(folder: Path, name: str) -> None:
     await asyncio.Event().wait()
 
 
-async def _carrier(plan: Plan, name: str, nodes: list[str]) -> MeshCarrier:
-    codec = Codec(message_kinds(STRATEGIES.values()))
+async def _carrier(plan: Plan, name: str, nodes: list[str], codec: Codec) -> MeshCarrier:
     me = Identity("live", name, secrets.token_hex(8), plan.token)
     if plan.transport == "tcp":
         mesh = Mesh(me, {n: ("127.0.0.1", plan.ports[n]) for n in nodes}, options=OPTIONS)

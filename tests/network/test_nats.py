@@ -43,12 +43,9 @@ class LossyServer(NatsServer):
         self.rng = rng
         self.share = share
 
-    async def publish(
-        self, subject: str, data: bytes, *, headers: dict[str, str] | None = None, reply: str = ""
-    ) -> None:
-        if self.among in subject and self.rng.random() < self.share:
-            return
-        await super().publish(subject, data, headers=headers, reply=reply)
+    async def publish(self, subject: str, data: bytes) -> None:
+        if self.among not in subject or self.rng.random() >= self.share:
+            await super().publish(subject, data)
 
 
 def options_for(server: NatsProcess, **others: object) -> NatsOptions:
@@ -251,6 +248,24 @@ async def test_an_nkey_lets_in(tmp_path: Path) -> None:
         await good.stop()
         with pytest.raises(UsageError, match="does not let us in"):
             await connect(options_for(own), name="x")
+    finally:
+        own.stop()
+
+
+async def test_a_subject_that_the_server_does_not_let_us_listen_to_is_said(tmp_path: Path) -> None:
+    config = """authorization { users = [ { user: me, password: x, permissions: {
+        publish: ">", subscribe: ["concordant.>", "_INBOX.>"] } } ] }"""
+    own = NatsProcess(tmp_path, config=config)
+
+    async def take(message: object) -> None:
+        raise AssertionError
+
+    try:
+        found = await connect(options_for(own, user="me", password="x"), name="x")
+        await found.subscribe("concordant.a", take)
+        with pytest.raises(UsageError, match=r"does not let us listen to 'other\.a'"):
+            await found.subscribe("other.a", take)
+        await found.stop()
     finally:
         own.stop()
 

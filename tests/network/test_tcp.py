@@ -13,9 +13,10 @@ import trustme
 
 from concordant.errors import UsageError
 from concordant.net.link import FRAME_BYTES_MAX, Hello, Identity, encode_frame
-from concordant.net.tcp import Mesh, TcpOptions
+from concordant.net.mesh import MeshOptions
+from concordant.net.tcp import Mesh
 
-QUICK = TcpOptions(greeting_s=0.5, silence_s=1.0, alive_s=0.2, retry_s=0.01, retry_s_max=0.05)
+QUICK = MeshOptions(greeting_s=0.5, silence_s=1.0, alive_s=0.2, retry_s=0.01, retry_s_max=0.05)
 HOST = "127.0.0.1"
 
 
@@ -122,7 +123,7 @@ async def test_a_sender_waits_for_a_receiver_that_takes_nothing() -> None:
     a = Mesh(
         Identity("c", "a", "1", "t"),
         {"b": (HOST, port)},
-        options=TcpOptions(waiting_bytes_max=5_000),
+        options=MeshOptions(waiting_bytes_max=5_000),
     )
     await a.start(HOST, 0)
     async with running(a, b):

@@ -94,6 +94,7 @@ class GatewayRole:
     def metrics(self) -> list[Metric]:
         """What the gateway counts."""
         gateway = self._gateway
+        refused = {**gateway.refused, "unread": self._server.errors["SlowConsumerError"]}
         return [
             Metric(
                 "gateway_taken_total",
@@ -110,7 +111,7 @@ class GatewayRole:
             Metric(
                 "gateway_refused_total",
                 "Plain messages that were refused, by reason.",
-                {label("reason", reason): n for reason, n in gateway.refused.items()},
+                {label("reason", reason): n for reason, n in refused.items()},
                 counted=True,
             ),
         ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -34,7 +35,9 @@ except ImportError:  # pragma: no cover - the tests have it
 TOKEN_BYTES_MAX = 1_024
 """Longer names are refused: a server reads at most 4,096 bytes of a subject and what is around."""
 
-_REFUSED = ("authorization", "authentication", "permissions violation", "user authentication")
+_REFUSED = ("authorization", "authentication")
+_FORBIDDEN = re.compile(r"permissions violation for subscription to \"?([^\s\"']+)", re.IGNORECASE)
+_FORBIDDEN_COUNT_MAX = 1_000
 
 
 class DurableOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -129,6 +132,8 @@ class NatsServer:
         self._there = asyncio.Event()
         self._refused: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self._last_error: Exception | None = None
+        self._forbidden: set[str] = set()
+        """Subjects that the server refused to let us listen to."""
         self._stopped = False
 
     # --- the connection -------------------------------------------------------------------------
@@ -229,6 +234,9 @@ class NatsServer:
     async def _on_error(self, error: Exception) -> None:
         self.errors[type(error).__name__] += 1
         self._last_error = error
+        found = _FORBIDDEN.search(str(error))
+        if found is not None and len(self._forbidden) < _FORBIDDEN_COUNT_MAX:
+            self._forbidden.add(found[1])
         if self._stopped:  # nats-py may miss that it was closed while it tries to reconnect
             raise asyncio.CancelledError
         if not self._refused.done() and (_is_refusal(error) or isinstance(error, ssl.SSLError)):
@@ -259,9 +267,7 @@ class NatsServer:
         """The subject of some names, below our prefix."""
         return ".".join([self.options.prefix, *map(token_of, names)])
 
-    async def publish(
-        self, subject: str, data: bytes, *, headers: dict[str, str] | None = None, reply: str = ""
-    ) -> None:
+    async def publish(self, subject: str, data: bytes) -> None:
         """Let a message go; waits while no server is there or too much waits for it.
 
         It may be lost all the same if the server falls.
@@ -269,13 +275,13 @@ class NatsServer:
         while True:
             await self._there.wait()
             try:
-                await self._client.publish(subject, data, reply=reply, headers=headers)
+                await self._client.publish(subject, data)
                 return
             except nats_errors.OutboundBufferLimitError:
                 self._there.clear()  # it fell this moment; `_on_reconnected` sets it again
 
     async def subscribe(self, subject: str, take: Callable[[Msg], Awaitable[None]]) -> Subscription:
-        """Let messages come; on return the server knows."""
+        """Let messages come; on return the server knows, or a `UsageError` says that it refuses."""
         subscription = await self._client.subscribe(
             subject,
             cb=take,
@@ -283,6 +289,11 @@ class NatsServer:
             pending_bytes_limit=self.options.unread_bytes_max,
         )
         await self.flush()
+        if subject in self._forbidden:
+            raise UsageError(
+                f"the NATS server does not let us listen to {subject!r}",
+                hint="give our user the permission to subscribe to it",
+            )
         return subscription
 
     async def flush(self) -> None:

@@ -12,8 +12,6 @@ from concordant.net.mesh import Links, MeshOptions, Reader, Writer
 
 Address = tuple[str, int]
 
-TcpOptions = MeshOptions
-
 
 class Mesh(Links):
     """The links of one node over TCP."""

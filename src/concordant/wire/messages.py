@@ -13,7 +13,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from concordant.errors import PeerError, UsageError
+from concordant.errors import InvariantViolation, PeerError, UsageError
 from concordant.machine.inputs import Message
 from concordant.model.event import Event
 from concordant.wire.events import EventColumns, columns_of
@@ -38,7 +38,13 @@ class Codec:
     """Encodes and decodes messages of given kinds."""
 
     def __init__(self, kinds: Iterable[type[Message]]) -> None:
-        self._kinds = {kind.__name__: _Kind(kind) for kind in kinds}
+        self._kinds: dict[str, _Kind] = {}
+        for kind in kinds:
+            known = self._kinds.setdefault(kind.__name__, _Kind(kind))
+            if known.kind is not kind:  # one would be read as the other
+                raise InvariantViolation(
+                    f"{kind.__module__} and {known.kind.__module__} both have a {kind.__name__}"
+                )
         self._runs = msgspec.msgpack.Decoder(list[Run])
         self._encoder = msgspec.msgpack.Encoder()
 

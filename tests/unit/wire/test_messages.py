@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from concordant.errors import PeerError, UsageError
+from concordant.errors import InvariantViolation, PeerError, UsageError
 from concordant.machine.inputs import Message
 from concordant.model.event import Event
 from concordant.order.streams import Ask, Gone, Mark, Numbered
@@ -134,3 +134,10 @@ def test_bytes_that_promise_much_take_no_memory(data: bytes) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 4_000_000
+
+
+def test_two_kinds_of_one_name_are_never_in_one_codec() -> None:
+    other = msgspec.defstruct("Mark", [("n", int)], frozen=True, tag=True)
+    with pytest.raises(InvariantViolation, match="both have a Mark"):
+        Codec((Mark, other))
+    assert Codec((Mark, Mark))
