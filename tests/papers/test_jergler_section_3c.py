@@ -28,6 +28,7 @@ def recipients(turns: tuple[int, ...]) -> set[str] | None:
     move = script.ask("c4", Begin("isolated"))
     publish = script.ask("c1", Begin("isolated"))
     script.settle()
+
     def act(name: str, tx: str, action: object, thread: str = "") -> None:
         script.ask(name, Act(tx, action, thread))
         script.settle()
