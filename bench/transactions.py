@@ -117,9 +117,9 @@ def overlays(size: Size) -> Section:
         "transactions-overlays",
         "Transactions by overlay (figures 5, 6a, 6b)",
         f"One environment, one transaction after the other; mean of {_places(size) // 3} "
-        f"placements of {_count(size)} transactions each. The paper, at 3 brokers: isolated 570 ms, waiting "
-        "190 ms, static about 50 ms, open as isolated; from 1 to 9 brokers isolated 2.2x, waiting "
-        "2.6x, static 1.9x.",
+        f"placements of {_count(size)} transactions each. The paper, at 3 brokers: isolated 570 "
+        "ms, waiting 190 ms, static about 50 ms, open as isolated; from 1 to 9 brokers isolated "
+        "2.2x, waiting 2.6x, static 1.9x.",
         (
             Column("overlay", "brokers"),
             *(Column(name, name) for name in APPROACHES),

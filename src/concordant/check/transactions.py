@@ -10,7 +10,7 @@ choose.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -314,13 +314,3 @@ def check_transactions(run: Run, *, isolated: bool, order: Sequence[str] | None)
     if order is not None:
         found.append(serialisable(run, order))
     return found
-
-
-def counted(run: Run) -> Mapping[str, int]:
-    """How much happened, for a campaign."""
-    outcomes = run.outcomes()
-    return {
-        "transactions": len(run.transactions),
-        "commits": sum(outcomes.values()),
-        "aborts": len(outcomes) - sum(outcomes.values()),
-    }

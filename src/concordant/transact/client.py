@@ -68,7 +68,6 @@ class Thread(msgspec.Struct):
 class Part(msgspec.Struct):
     """A transaction that this client takes part in."""
 
-    kind: Kind
     coordinates: bool = False
     opened: bool = True
     threads: dict[str, Thread] = {}
@@ -149,7 +148,7 @@ class TransactClient(Client):
                 hint="wait until some of them end",
             )
         state.last = f"{self.name}#{self.next_number()}"
-        state.parts[state.last] = _part(kind, coordinates=True, opened=kind != "isolated")
+        state.parts[state.last] = _part(coordinates=True, opened=kind != "isolated")
         return state.last
 
     def _begin(self, kind: Kind, cause: int, out: list[Effect]) -> None:
@@ -166,13 +165,13 @@ class TransactClient(Client):
         if plan.client != self.name:
             raise UsageError(f"this plan is one of {plan.client}, not of {self.name}")
         before = (self._state.number, self._state.last)
-        tx = self._new_part("static")
+        tx = self._new_part()
         planned: list[Effect] = [Note("begins", "transaction", (tx, "static"), cause=cause)]
         steps = [step for _, step in plan.lines()]
         try:
             for step in steps:
                 if "." not in step.op:
-                    below = tuple(one for one in steps if _is_child(step.op, one.op))
+                    below = tuple(one for one in steps if _is_below(step.op, one.op))
                     self._place(now, tx, step, below, cause, planned)
         except UsageError:
             del self._state.parts[tx]
@@ -337,7 +336,7 @@ class TransactClient(Client):
             self._advance(message.tx, thread, cause, out)
 
     def _triggered(self, now: Instant, message: Perform, cause: int, out: list[Effect]) -> None:
-        part = self._state.parts.setdefault(message.tx, _part("open"))
+        part = self._state.parts.setdefault(message.tx, _part())
         part.threads[message.op] = Thread([])
         assert message.what.event is not None
         about = {"transaction": message.tx, "thread": message.op}
@@ -345,12 +344,12 @@ class TransactClient(Client):
 
     def _planned(self, now: Instant, message: Planned, cause: int, out: list[Effect]) -> None:
         tx = message.tx
-        self._state.parts.setdefault(tx, _part("static"))
+        self._state.parts.setdefault(tx, _part())
         planned: list[Effect] = []
         try:
             for step in message.steps:
-                if _is_direct_child(message.op, step.op):
-                    below = tuple(one for one in message.steps if _is_child(step.op, one.op))
+                if _is_child(message.op, step.op):
+                    below = tuple(one for one in message.steps if _is_below(step.op, one.op))
                     self._place(now, tx, step, below, cause, planned)
         except UsageError as error:  # nothing has left yet, and the abort undoes the names
             self._send(Refuse(tx, f"refused by {self.name}: {error.message}"), cause, out)
@@ -395,21 +394,21 @@ class TransactClient(Client):
             names.update(by_name(self.name, getattr(message, what)))
 
 
-def _part(kind: Kind, *, coordinates: bool = False, opened: bool = True) -> Part:
+def _part(*, coordinates: bool = False, opened: bool = True) -> Part:
     empty: dict[str, dict[str, Entry]] = {"advertisements": {}, "subscriptions": {}}
     other: dict[str, dict[str, Entry]] = {"advertisements": {}, "subscriptions": {}}
-    return Part(kind, coordinates, opened, {}, empty, other)
+    return Part(coordinates, opened, {}, empty, other)
 
 
 def _named(action: Any) -> str:
     return "advertisements" if isinstance(action, Advertise | Unadvertise) else "subscriptions"
 
 
-def _is_child(parent: str, op: str) -> bool:
+def _is_below(parent: str, op: str) -> bool:
     return op.startswith(f"{parent}.")
 
 
-def _is_direct_child(parent: str, op: str) -> bool:
+def _is_child(parent: str, op: str) -> bool:
     return op.rpartition(".")[0] == parent
 
 

@@ -264,7 +264,7 @@ Transactional = (
     | DecisionTaken
     | Forget
 )
-Any_ = Regular | Transactional
+AnyMessage = Regular | Transactional
 
 
 class Packet(msgspec.Struct, frozen=True, tag="TransactPacket"):
@@ -272,11 +272,11 @@ class Packet(msgspec.Struct, frozen=True, tag="TransactPacket"):
 
     session: int
     first: int
-    messages: tuple[Any_, ...]
+    messages: tuple[AnyMessage, ...]
     taken: int
     asks: bool = False
 
 
 WIRE = Wire(
-    Packet, Any_, Asked | Begin | Run | Act | Return | Commit | Abort | Status, (Published,)
+    Packet, AnyMessage, Asked | Begin | Run | Act | Return | Commit | Abort | Status, (Published,)
 )
