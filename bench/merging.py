@@ -284,7 +284,7 @@ def run(size: Size) -> Section:
     return Section(
         "merging",
         "Cost per delivered event of the busiest process",
-        f"{events:,} events in batches of {BATCH}; mergers gather for 5 ms, have three replicas each, "
+        f"{events:,} events in batches of {BATCH}; mergers gather for 5 ms, have three replicas, "
         "and hosts: 21 for A and B, 60 for C and D, 200 for the market. `ns` is CPU time of the "
         "busiest process per event that some subscriber had subscribed to; `ratio` is the "
         "sequencer's divided by it, `servers` the same without clients. Simulated, with service "
