@@ -165,7 +165,7 @@ class TransactClient(Client):
         if plan.client != self.name:
             raise UsageError(f"this plan is one of {plan.client}, not of {self.name}")
         before = (self._state.number, self._state.last)
-        tx = self._new_part()
+        tx = self._new_part("static")
         planned: list[Effect] = [Note("begins", "transaction", (tx, "static"), cause=cause)]
         steps = [step for _, step in plan.lines()]
         try:
