@@ -47,6 +47,7 @@ BENCHMARKS: dict[str, Callable[[Size], Section]] = {
     "simulator": simulator.run,
     "sequencing": sequencing.latency,
     "stamping": sequencing.stamping,
+    "prices": sequencing.prices,
     "ranking": sequencing.rankings,
     "reranking": sequencing.reranking,
     "total-large": sequencing.large,
