@@ -16,8 +16,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pyspark
@@ -118,6 +120,8 @@ def _daemon(arguments: list[str], ready: str, folder: Path) -> Iterator[None]:
         assert process.stderr is not None
         if not any(ready in line for line in process.stderr):
             raise RuntimeError(f"{arguments[0]} did not start")
+        # Whoever does not read on makes it wait as soon as the pipe is full.
+        Thread(target=deque, args=(process.stderr, 0), daemon=True).start()
         yield
     finally:
         os.killpg(process.pid, signal.SIGTERM)
