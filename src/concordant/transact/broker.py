@@ -15,7 +15,8 @@ from concordant.route.broker import REGULAR, sends
 from concordant.transact import answers, contextual, markers
 from concordant.transact.isolated import IsolatedRouter
 from concordant.transact.messages import (
-    BETWEEN_BROKERS,
+    BETWEEN_ISOLATED,
+    BETWEEN_SHARED,
     FROM_CLIENTS,
     Echo,
     Mark,
@@ -31,6 +32,8 @@ class _Broker:
     """What both have in common."""
 
     router: SharedRouter | IsolatedRouter
+    _between: tuple[type[Message], ...]
+    """What other brokers may send."""
 
     def handle(self, now: Instant, given: Input) -> list[Effect]:
         router = self.router
@@ -52,7 +55,7 @@ class _Broker:
     def _check(self, source: str, message: Message) -> None:
         """Refuse what a hop has no business to send."""
         broker = self.router.is_broker(source)
-        if not isinstance(message, (*REGULAR, *(BETWEEN_BROKERS if broker else FROM_CLIENTS))):
+        if not isinstance(message, (*REGULAR, *(self._between if broker else FROM_CLIENTS))):
             who = "a broker" if broker else "a client"
             raise PeerError(f"{source}, {who}, sent a {type(message).__name__}")
 
@@ -74,6 +77,7 @@ class SharedBroker(_Broker):
     """A broker for static and open transactions."""
 
     router: SharedRouter
+    _between = BETWEEN_SHARED
 
     def __init__(
         self,
@@ -103,6 +107,7 @@ class IsolatedBroker(_Broker):
     """A broker for isolated transactions; `parent` is the neighbour on the way to the root."""
 
     router: IsolatedRouter
+    _between = BETWEEN_ISOLATED
 
     def __init__(
         self,
@@ -121,5 +126,7 @@ class IsolatedBroker(_Broker):
                 contextual.perform(self.router, hop, message)
             case Performed():
                 contextual.performed(self.router, hop, message)
+            case Place():
+                pass  # of a plan: its client is told at the end of it
             case _:
                 super()._take(hop, message)

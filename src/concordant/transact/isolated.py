@@ -103,10 +103,11 @@ class IsolatedRouter(EndingRouter, VersionedRouter):
         """Do what a message asks for."""
         match message:
             case Open():
-                self.state.begun[message.tx] = hop
-                self.up(Up(message.tx, "open"))
+                if message.tx.startswith(f"{hop}#"):  # nobody begins another's transaction
+                    self.state.begun[message.tx] = hop
+                    self.up(Up(message.tx, "open"))
             case Finished():
-                if message.tx in self.state.begun:
+                if self.state.begun.get(message.tx) == hop:
                     self.up(Up(message.tx, "prepare"))
                 else:
                     self.tell_late(hop, message.tx)

@@ -233,10 +233,9 @@ class Forget(msgspec.Struct, frozen=True, tag=True):
 
 FROM_CLIENTS = (Open, Finished, Refuse, Ask, EndTaken, NotificationTaken, Perform, Performed, Place)
 TO_CLIENTS = (Opened, Ended, Notified, Recalled, Perform, Performed, Planned)
-BETWEEN_BROKERS = (
-    *(Perform, Performed, Place, Mark, Echo, Tagged, Refuse),
-    *(Up, Init, Prepare, Vote, Decide, DecisionTaken, Forget),
-)
+_BETWEEN = (Perform, Performed, Prepare, Vote, Decide, DecisionTaken, Forget)
+BETWEEN_SHARED = (*_BETWEEN, Place, Mark, Echo, Tagged, Refuse)
+BETWEEN_ISOLATED = (*_BETWEEN, Up, Init)
 
 Transactional = (
     Open

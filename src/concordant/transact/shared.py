@@ -43,6 +43,7 @@ from concordant.transact.messages import (
     Forget,
     Mark,
     NotificationTaken,
+    Open,
     Place,
     Prepare,
     Refuse,
@@ -51,6 +52,8 @@ from concordant.transact.messages import (
 )
 from concordant.transact.options import TransactOptions
 from concordant.transact.tags import TaggedRouter, Tags
+
+NOT_HERE = "the brokers here take static and open transactions only"
 
 
 class Echoing(msgspec.Struct):
@@ -114,6 +117,8 @@ class SharedRouter(EndingRouter, TaggedRouter):
     def take(self, hop: str, message: Message) -> None:
         """Do what a message asks for."""
         match message:
+            case Open():
+                self.out.append((hop, Ended(message.tx, False, NOT_HERE)))
             case Finished():
                 self.finish(hop, message)
             case Refuse():
@@ -186,7 +191,7 @@ class SharedRouter(EndingRouter, TaggedRouter):
 
     def finish(self, hop: str, message: Finished) -> None:
         live = self.live_of(hop, message.tx)
-        if live is not None and message.tx in self.state.coordinated:
+        if live is not None and self.state.coordinated.get(message.tx) == hop:
             self.ask_to_prepare(hop, Prepare(message.tx, message.after))
 
     def ask_to_prepare(self, hop: str, message: Prepare) -> None:

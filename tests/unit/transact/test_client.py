@@ -15,7 +15,7 @@ from concordant.route.requests import Advertise, Publish, Subscribe, Unsubscribe
 from concordant.sim.transaction_load import call, dispatch_plan
 from concordant.transact.actions import ACTION_COUNT_MAX, Aborted, Committed, Plan
 from concordant.transact.client import outcome_of, trigger_of
-from concordant.transact.messages import Mark, Prepare
+from concordant.transact.messages import Finished, Mark, Open, Prepare
 from concordant.transact.options import TransactOptions
 from concordant.transact.requests import Abort, Act, Begin, Commit, Run, Status
 from tests.unit.transact.script import Script
@@ -216,3 +216,32 @@ def test_a_client_is_not_believed_to_be_a_broker(isolated: bool) -> None:
             script.machines["B1"].handle(0, Received("c1", (message,)))
     with pytest.raises(UsageError, match="takes no requests"):
         script.machines["B1"].handle(0, Command((Publish("Data"),)))
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_nobody_begins_or_ends_the_transaction_of_another(isolated: bool) -> None:
+    script = one_client(isolated=isolated)
+    tx = script.ask("c1", Begin("isolated" if isolated else "open"))
+    script.ask("c1", Act(tx, Publish("Data")))
+    script.settle()
+    broker = script.machines["B1"]
+    for message in (Finished(tx), Open("c1#99")):
+        broker.handle(0, Received("c2", (message,)))
+    assert broker.router.is_open(tx)
+    assert not broker.router.is_open("c1#99")
+    assert script.outcomes == {}
+
+
+def test_a_transaction_of_a_kind_that_the_brokers_do_not_take_is_aborted_at_once() -> None:
+    script = one_client()
+    script.ask("c1", Begin("isolated"))
+    script.settle()
+    assert script.outcomes == {"c1": [False]}
+    script = one_client(isolated=True)
+    script.ask("c1", Run(Plan("c1", (Publish("Data"),))))
+    script.settle()
+    tx = script.ask("c1", Begin("open"))
+    script.ask("c1", Act(tx, Publish("Data")))
+    script.settle()
+    assert script.outcomes == {"c1": [False, False]}
+    assert script.leftovers() == ""
