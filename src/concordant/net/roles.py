@@ -38,6 +38,8 @@ from concordant.machine.detector import (
 from concordant.machine.inputs import Message, Record, Request
 from concordant.machine.saved import Saved
 from concordant.machine.view import View
+from concordant.order.broadcast.logs import BASELINES, REPLICAS
+from concordant.order.broadcast.replicated import ReplicatedClient
 from concordant.order.broadcast.sequencer import (
     Acknowledged,
     Ordered,
@@ -233,6 +235,35 @@ def _sequenced(setting: Setting, address: str) -> Publisher:
     )
 
 
+def _baseline(name: str) -> Strategy:
+    """Three servers, wherever they are placed, and clients of all of them."""
+    kind = BASELINES[name]
+
+    def servers(setting: Setting) -> tuple[str, ...]:
+        own = setting.node
+        return tuple(
+            setting.placed.get(f"{name}/{one}", part_of(own, name, one)) for one in REPLICAS
+        )
+
+    def client(setting: Setting, address: str) -> Publisher:
+        options = setting.options(ClientOptions)
+        replicas = servers(setting)
+        return ReplicatedClient(address, publishes=None, replicas=replicas, options=options)
+
+    def server(setting: Setting, address: str) -> Machine:
+        return kind.server(address, servers(setting), setting.options(ClientOptions))
+
+    return Strategy(
+        "total strict",
+        name,
+        subscriber=client,
+        publisher=client,
+        parts=lambda setting: tuple(Part(one, server) for one in REPLICAS),
+        messages=(*_STREAM_MESSAGES, *kind.messages),
+        records=(*_CLIENT_RECORDS, *kind.records),
+    )
+
+
 def _causal() -> Strategy:
     """A broker at every node, which serves all topics; clients prefer that of their own node."""
 
@@ -381,6 +412,7 @@ _ENTRIES = (
     _causal(),
     _sequencing("sequencing", "total", 2),
     _sequencing("sequencing-strict", "total strict", 1),
+    *map(_baseline, BASELINES),
 )
 
 STRATEGIES: Mapping[str, Strategy] = {entry.name: entry for entry in _ENTRIES}
