@@ -8,7 +8,6 @@ Baldoni 2011.
 from __future__ import annotations
 
 import gc
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import mean
 from time import process_time
@@ -19,7 +18,7 @@ import msgspec
 from bench.result import Column, Goal, Row, Section, Size
 from concordant.check.levels import check_level
 from concordant.machine.effects import Delivery, Disseminate, Effect, Send
-from concordant.machine.inputs import Input, Received
+from concordant.machine.inputs import Input
 from concordant.machine.requests import Publish
 from concordant.model.event import Event
 from concordant.order.sequencing.forest import mean_hops
@@ -95,7 +94,7 @@ class Meter(Recorder):
                         self.entries.append(len(message.timestamp))
 
 
-def _play(scenario: Scenario, meter: Meter, *, watch: bool = True) -> Any:
+def play(scenario: Scenario, meter: Meter, *, watch: bool = True) -> Any:
     """Run a scenario."""
     world = World(
         seed="1",
@@ -146,7 +145,7 @@ def latency(size: Size) -> Section:
             if only:
                 _play_last(scenario, meter, seconds)
             else:
-                _play(scenario, meter)
+                play(scenario, meter)
             rows.append({"nodes": nodes, "model": name, **_figures(meter)})
     return Section(
         "sequencing",
@@ -225,7 +224,7 @@ def stamping(size: Size) -> Section:
                 parameters=PATIENT,
             )
             meter = Meter()
-            _play(scenario, meter)
+            play(scenario, meter)
             found = _figures(meter)
             row = {"overlap": f"{topics} topics, 50 subscribers of {each}", "protocol": protocol}
             messages = meter.parcel_count / len(meter.published_at)
@@ -242,68 +241,6 @@ def stamping(size: Size) -> Section:
             Column("latency", "latency", "seconds"),
             Column("messages", "messages", "ns"),
             Column("entries", "entries", "ns"),
-        ),
-        rows,
-    )
-
-
-# --- what an order costs --------------------------------------------------------------------------
-
-
-class _Counts(Meter):
-    """Messages that machines handle, by node."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.handled: Counter[str] = Counter()
-
-    def watch(self, world: World, place: Place, given: Input, effects: Sequence[Effect]) -> None:
-        del world, effects
-        if isinstance(given, Received):
-            self.handled[place.node.name] += len(given.messages)
-
-
-def prices(size: Size) -> Section:
-    """The same load under every protocol that orders events for plain subscribers."""
-    seconds = 20 if size.name == "full" else 5
-    rows: list[Row] = []
-    for protocol, entry in PROTOCOLS.items():
-        if entry.level == "agreed":
-            continue  # its subscribers ask for patterns
-        scenario = Scenario(
-            protocol,
-            duration_ms=seconds * 1_000,
-            topology=Topology(8, 4, 16, topics_per_subscriber=2),
-            network=NetworkSpec(Latency("uniform", 1_000, 3_000), fifo=True),
-            workload=Workload(50.0),
-        )
-        meter = _Counts()
-        _play(scenario, meter)
-        events = len(meter.published_at)
-        latencies = sorted(one for _, one in meter.latencies)
-        rows.append(
-            {
-                "protocol": protocol,
-                "level": entry.level,
-                "latency": mean(latencies) / 1e6,
-                "late": latencies[len(latencies) * 99 // 100] / 1e6,
-                "messages": meter.handled.total() / events,
-                "busiest": max(meter.handled.values()) / events,
-            }
-        )
-    return Section(
-        "prices",
-        "What an order costs",
-        "8 topics, 4 publishers of 50 events/s each to all of them, 16 subscribers of 2 topics "
-        "each, first-in-first-out links of 1 to 3 ms, no faults; simulated. Messages are those "
-        "that nodes handle, per event, repeats and acknowledgements included.",
-        (
-            Column("protocol", "protocol"),
-            Column("level", "level"),
-            Column("latency", "latency", "seconds"),
-            Column("late", "99 %", "seconds"),
-            Column("messages", "messages", "ns"),
-            Column("busiest", "at the busiest node", "ns"),
         ),
         rows,
     )
@@ -392,7 +329,7 @@ def reranking(size: Size) -> Section:
             else PATIENT,
         )
         meter = Meter()
-        world = _play(scenario, meter, watch=False)
+        world = play(scenario, meter, watch=False)
         row: Row = {"ranking": name, "epochs": 0}
         if survey_s:
             row["epochs"] = world.places[COORDINATOR].machine._state.epoch
@@ -434,7 +371,7 @@ def large(size: Size) -> Section:
     kept = [f"s{number}" for number in range(1, nodes, nodes // 50)]
     meter = Meter(kept=kept)
     start = process_time()
-    world = _play(scenario, meter, watch=False)
+    world = play(scenario, meter, watch=False)
     took = process_time() - start
     rows_kept = [row for row in meter.rows() if row.process in kept or row.step == "publish"]
     wrong = [str(one) for one in check_level(rows_kept, "total") if not one.holds]
