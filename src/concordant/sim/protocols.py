@@ -223,6 +223,20 @@ def protocol_of(scenario: Scenario) -> Protocol:
     return found
 
 
+def check_nodes(scenario: Scenario) -> None:
+    """Refuse faults of nodes that nobody has; which there are, the protocol says."""
+    known = (*scenario.nodes, *protocol_of(scenario).servers(scenario))
+    for number, fault in enumerate(scenario.faults, 1):
+        for node in fault.named:
+            if node not in known:
+                some = ", ".join(known[:12]) + (" …" if len(known) > 12 else "")
+                raise UsageError(
+                    f"no node is called {node!r}",
+                    hint=f"the nodes are {some}",
+                    place=f"[faults {number}]",
+                )
+
+
 def options_of(scenario: Scenario) -> ClientOptions:
     """The options of clients, with the scenario's parameters."""
     return ClientOptions(**_known(scenario, ClientOptions))

@@ -19,7 +19,7 @@ from concordant.check.verdict import Verdict, Violation, first_violation
 from concordant.errors import ConcordantError, UsageError
 from concordant.model.history import Row
 from concordant.sim import faults
-from concordant.sim.protocols import layout_of, options_of, protocol_of
+from concordant.sim.protocols import check_nodes, layout_of, options_of, protocol_of
 from concordant.sim.recorder import Recorder
 from concordant.sim.scenario import Scenario
 from concordant.sim.workload import Load
@@ -68,6 +68,7 @@ def with_chaos(scenario: Scenario, seed: int) -> Scenario:
 def simulate(scenario: Scenario, *, seed: int, watch: Watch | None = None) -> Outcome:
     """Run a scenario and judge it."""
     scenario = with_chaos(scenario, seed)
+    check_nodes(scenario)
     protocol = protocol_of(scenario)
     level = scenario.level or protocol.level
     name = f"{scenario.name or scenario.protocol}/{seed}"

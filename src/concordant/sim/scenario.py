@@ -15,7 +15,6 @@ import msgspec
 
 from concordant.errors import UsageError
 from concordant.files.toml import decode_toml, read_toml
-from concordant.order.sequencing.messages import COORDINATOR, sequencer_of
 from concordant.sim.network import NetworkSpec
 
 FaultKind = Literal[
@@ -36,7 +35,8 @@ FAULT_KINDS: tuple[FaultKind, ...] = FaultKind.__args__  # type: ignore[attr-def
 Popularity = Literal["uniform", "power-law 0.269", "power-law 0.901"]
 
 _NODE_FAULTS = ("crash", "pause", "slow", "lost-writes", "failing-writes", "skew", "suspicion")
-_NETWORK_FAULTS = ("loss", "duplication", "reordering")
+NETWORK_FAULTS = ("loss", "duplication", "reordering")
+"""They happen to everybody."""
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -120,6 +120,13 @@ class Fault(Table, frozen=True):
     """Of `skew`: how much the clock jumps."""
     suspect: str = ""
     """Of `suspicion`: who is suspected falsely."""
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The nodes that it happens to."""
+        if self.kind in NETWORK_FAULTS:
+            return ()
+        return self.nodes if self.kind == "partition" else (self.node,)
 
 
 class Chaos(Table, frozen=True):
@@ -249,22 +256,11 @@ def checked(scenario: Scenario, *, place: str) -> None:
         for topic in (*change.subscribe, *change.unsubscribe):
             if topic not in scenario.topics:
                 refuse(f"there is no topic {topic!r}", where, f"they end with T{topology.topics}")
-    known = (*scenario.nodes, "sequencer", *map(sequencer_of, scenario.topics), COORDINATOR)
     for number, fault in enumerate(scenario.faults, 1):
         where = f"[faults {number}]"
-        named = fault.nodes if fault.kind == "partition" else (fault.node,)
-        if fault.kind in _NETWORK_FAULTS:
-            named = ()
-        elif not named:
+        if fault.kind == "partition" and not fault.nodes:
             refuse("a partition needs the nodes of one side", f"{where} nodes")
-        for node in named:
-            if node not in known:
-                refuse(f"no node is called {node!r}", where, f"the nodes are {_some(known)}")
         if not 0 <= fault.share <= 1:
             refuse("a share lies between 0 and 1", f"{where} share")
         if fault.at_ms < 0 or fault.for_ms < 0:
             refuse("times begin at 0", f"{where} at_ms, for_ms")
-
-
-def _some(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:12]) + (" …" if len(names) > 12 else "")

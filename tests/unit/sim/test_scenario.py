@@ -8,7 +8,8 @@ import pytest
 
 from concordant.errors import UsageError
 from concordant.sim.popularity import chosen, weights
-from concordant.sim.protocols import PROTOCOLS, layout_of, options_of
+from concordant.sim.protocols import PROTOCOLS, check_nodes, layout_of, options_of
+from concordant.sim.run import simulate
 from concordant.sim.scenario import read_scenario, scenario_from, scenario_text
 from concordant.sim.swarm import random_scenario
 
@@ -27,6 +28,7 @@ def test_random_scenarios_are_legal_and_written_back(protocol: str) -> None:
     for seed in range(50):
         scenario = random_scenario(protocol, seed)
         assert scenario_from(scenario_text(scenario)) == scenario
+        check_nodes(scenario)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +37,6 @@ def test_random_scenarios_are_legal_and_written_back(protocol: str) -> None:
         ('protocol = "fifo"\n[topology]\ntopics = "x"', "[topology] topics", "expected an integer"),
         ('protocol = "fifo"\n[topology]\ntopic = 1', "[topology]", "unknown field `topic`"),
         ('protocol = "fifo"\n[[faults]]\nkind = "fire"', "[faults 1] kind", "invalid enum value"),
-        ('protocol = "fifo"\n[[faults]]\nkind = "crash"\nnode = "x9"', "[faults 1]", "'x9'"),
         ('protocol = "fifo"\n[[faults]]\nkind = "partition"', "[faults 1] nodes", "one side"),
         (
             'protocol = "fifo"\n[[faults]]\nkind = "loss"\nshare = 2.0',
@@ -60,6 +61,18 @@ def test_what_is_wrong_is_named_with_file_table_and_key(
 def test_a_parameter_that_nobody_knows_is_refused() -> None:
     with pytest.raises(UsageError, match="there is no parameter 'speed'"):
         options_of(scenario_from('protocol = "fifo"\n[parameters]\nspeed = 1'))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "node"), [("fifo", "x9"), ("fifo", "sequencer"), ("merging", "sequencer")]
+)
+def test_a_fault_of_a_node_that_the_protocol_does_not_have_is_refused(
+    protocol: str, node: str
+) -> None:
+    text = f'protocol = "{protocol}"\n[[faults]]\nkind = "crash"\nnode = "{node}"'
+    with pytest.raises(UsageError, match=f"no node is called '{node}'") as caught:
+        simulate(scenario_from(text), seed=1)
+    assert caught.value.place == "[faults 1]"
 
 
 def test_popular_topics_are_chosen_more_often() -> None:
