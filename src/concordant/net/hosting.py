@@ -225,6 +225,10 @@ class Hosting:
         subscriptions, derived = checked(parse(one.asked.text), known)
         needed = dict.fromkeys(name for s in subscriptions for name in s.topics)
         one.topics = tuple(name for name in needed if name not in derived)
+        if one.strategy.patterns is not None:
+            return one.strategy.patterns(
+                self._setting, address, subscriptions, {**known, **derived}
+            )
         return Correlated(
             machine,
             subscriptions=subscriptions,

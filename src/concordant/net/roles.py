@@ -12,9 +12,8 @@ The module knows addresses and how machines are made. It starts nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, Protocol
 
 import msgspec
 
@@ -35,9 +34,22 @@ from concordant.machine.detector import (
     Trusted,
     Watch,
 )
-from concordant.machine.inputs import Message, Record, Request
+from concordant.machine.inputs import Message
 from concordant.machine.saved import Saved
 from concordant.machine.view import View
+from concordant.model.subscription import Subscription
+from concordant.model.topic import Schemas
+from concordant.net.strategy import (
+    TRANSPORTS,
+    Make,
+    Part,
+    Publisher,
+    Setting,
+    Strategy,
+    part_of,
+    publisher_of,
+)
+from concordant.order import replication
 from concordant.order.broadcast.logs import BASELINES, REPLICAS
 from concordant.order.broadcast.replicated import ReplicatedClient
 from concordant.order.broadcast.sequencer import (
@@ -58,6 +70,11 @@ from concordant.order.client import (
 )
 from concordant.order.clock import ClockClient, Promised
 from concordant.order.fifo import FifoClient, Opened
+from concordant.order.merging.client import MergedClient
+from concordant.order.merging.host import MergerHost
+from concordant.order.merging.messages import MESSAGES as MERGING_MESSAGES
+from concordant.order.merging.options import MergingOptions
+from concordant.order.merging.records import RECORDS as MERGING_RECORDS
 from concordant.order.none import NoneClient
 from concordant.order.sequencing.client import SequencingClient
 from concordant.order.sequencing.coordinator import Coordinator
@@ -82,102 +99,25 @@ from concordant.order.sequencing.messages import (
 from concordant.order.sequencing.sequencer import TopicSequencer
 from concordant.order.streams import Ask, Gone, Here, Mark, Numbered, Where
 
+__all__ = [
+    "LEVELS",
+    "STRATEGIES",
+    "TRANSPORTS",
+    "Make",
+    "Part",
+    "Publisher",
+    "Setting",
+    "Strategy",
+    "message_kinds",
+    "part_of",
+    "publisher_of",
+    "rendezvous",
+    "strategy_of",
+    "supported",
+]
+
 LEVELS = ("none", "fifo", "causal", "agreed", "total", "total strict")
 """All levels, weakest first, whether a strategy realises them here or not."""
-
-TRANSPORTS = ("memory", "tcp", "nats")
-
-
-class Setting(msgspec.Struct, frozen=True):
-    """What a cluster tells the makers of machines."""
-
-    node: str
-    """Where the machine is to live."""
-    nodes: tuple[str, ...]
-    """All nodes of the cluster."""
-    placed: Mapping[str, str] = {}
-    """Address of every part that exists once, by `strategy/part`."""
-    topics: tuple[str, ...] = ()
-    """The topics that the cluster file declares, for strategies that must know them beforehand."""
-    parameters: Mapping[str, Any] = {}
-    """Waiting times and bounds, by the names of the options that have them."""
-
-    def options(self, kind: type[Any]) -> Any:
-        """Options of a machine, with the parameters that are among them."""
-        fields = kind.__struct_fields__
-        return kind(**{name: one for name, one in self.parameters.items() if name in fields})
-
-    def publishers(self, feed: str) -> tuple[str, ...]:
-        """The machines that number the events of a feed, one per node."""
-        return tuple(publisher_of(node, feed) for node in self.nodes)
-
-
-def publisher_of(node: str, feed: str) -> str:
-    """The address of the machine that publishes at a node for the applications there."""
-    return f"{node}/{feed}"
-
-
-def part_of(node: str, strategy: str, part: str) -> str:
-    """The address of a part at a node."""
-    return f"{node}/{strategy}/{part}"
-
-
-class Publisher(Machine, Protocol):
-    """A machine that publishes for many sources, and numbers the events of each; see `Client`."""
-
-    def seq_of(self, source: str) -> int: ...
-
-    def time_of(self, source: str) -> int: ...
-
-    def check(self, requests: tuple[Request, ...]) -> None: ...
-
-    @property
-    def room(self) -> int: ...
-
-
-Make = Callable[[Setting, str], Machine]
-"""A machine for a setting, with its address."""
-
-
-class Part(msgspec.Struct, frozen=True):
-    """A machine that the cluster hosts whether anybody subscribes or not."""
-
-    name: str
-    make: Make
-    everywhere: bool = False
-    """One at each node; otherwise one, on the node that the placement policy names."""
-
-
-class Strategy(msgspec.Struct, frozen=True):
-    """One way to realise a level."""
-
-    level: str
-    name: str
-    subscriber: Make
-    """The machine of one subscription."""
-    publisher: Callable[[Setting, str], Publisher]
-    """The machine at every node that numbers the events of all applications there."""
-    messages: tuple[type[Message], ...]
-    """Kinds that travel."""
-    records: tuple[type[Record], ...]
-    """Kinds that are kept."""
-    feed: str = ""
-    """Strategies of one feed read what the same publishers send; its own name if not given."""
-    parts: Callable[[Setting], tuple[Part, ...]] = lambda setting: ()
-    time_ordered: bool = False
-    """Deliveries come by time, so that a pattern may forget what is too old."""
-    composite: bool = True
-    """Patterns may be subscribed."""
-    compacts: bool = False
-    """Its machines replace their logs by snapshots when they are asked to (`Compact`)."""
-    declared: bool = False
-    """Only topics that the cluster declares may be published and subscribed."""
-    transports: tuple[str, ...] = TRANSPORTS
-
-    def __post_init__(self) -> None:
-        if not self.feed:
-            msgspec.structs.force_setattr(self, "feed", self.name)
-
 
 # --- the entries ----------------------------------------------------------------------------------
 
@@ -261,6 +201,48 @@ def _baseline(name: str) -> Strategy:
         parts=lambda setting: tuple(Part(one, server) for one in REPLICAS),
         messages=(*_STREAM_MESSAGES, *kind.messages),
         records=(*_CLIENT_RECORDS, *kind.records),
+    )
+
+
+def _merging() -> Strategy:
+    """A host of mergers at every node; three replicas of each merger where there are as many."""
+
+    def hosts(setting: Setting) -> tuple[str, ...]:
+        return tuple(part_of(node, "merging", "host") for node in setting.nodes)
+
+    def options(setting: Setting) -> MergingOptions:
+        found: MergingOptions = setting.options(MergingOptions)
+        count = 3 if len(setting.nodes) >= 3 else 1
+        replication = msgspec.structs.replace(found.replication, replica_count=count)
+        return msgspec.structs.replace(found, replication=replication)
+
+    def client(
+        setting: Setting,
+        address: str,
+        subscriptions: Sequence[Subscription] = (),
+        schemas: Schemas | None = None,
+    ) -> MergedClient:
+        return MergedClient(
+            address,
+            publishes=None,
+            hosts=hosts(setting),
+            subscriptions=subscriptions,
+            schemas=schemas,
+            merging=options(setting),
+        )
+
+    def host(setting: Setting, address: str) -> Machine:
+        return MergerHost(address, hosts=hosts(setting), options=options(setting))
+
+    return Strategy(
+        "agreed",
+        "merging",
+        subscriber=client,
+        publisher=client,
+        patterns=client,
+        parts=lambda setting: (Part("host", host, everywhere=True),),
+        messages=(Numbered, *MERGING_MESSAGES, *replication.MESSAGES),
+        records=(*_CLIENT_RECORDS, *MERGING_RECORDS, *replication.RECORDS),
     )
 
 
@@ -413,6 +395,7 @@ _ENTRIES = (
     _sequencing("sequencing", "total", 2),
     _sequencing("sequencing-strict", "total strict", 1),
     *map(_baseline, BASELINES),
+    _merging(),
 )
 
 STRATEGIES: Mapping[str, Strategy] = {entry.name: entry for entry in _ENTRIES}

@@ -162,15 +162,17 @@ class MergedClient(Client):
         super()._obey(now, Command(tuple(others), given.cause), out)
 
     def _asked(self, topic: str) -> bool:
-        found = self._state.streams.get(topic)
-        return found is not None and found.wanted.subscription is None
+        """Subscribed as it is, or read by a conjunction."""
+        return any(topic in one.wanted.signature for one in self._state.streams.values())
 
     def _join(self, now: Instant, topics: tuple[str, ...], cause: int, out: list[Effect]) -> None:
         for topic in topics:
             self._open(now, Wanted(None, topic=topic), cause, out)
 
     def _leave(self, now: Instant, topics: tuple[str, ...], cause: int, out: list[Effect]) -> None:
-        self._close(now, list(topics), cause, out)
+        plain = self._state.streams
+        names = [one for one in topics if one in plain and plain[one].wanted.subscription is None]
+        self._close(now, names, cause, out)
 
     # --- publisher ----------------------------------------------------------------------------
 

@@ -222,3 +222,10 @@ class Reached(msgspec.Struct, frozen=True, tag=True, gc=False):
     merger: str
     consumers: tuple[tuple[Consumer, int, int], ...]
     """Consumer, session, and the number below which nothing is asked for again."""
+
+
+MESSAGES = (
+    *(Attach, Link, Detach, Complete, Recut, Advance),
+    *(Pull, Batch, Ended, Queues, Accepted, Elsewhere, Reached),
+)
+"""Beside numbered events and the messages of replicated logs."""
