@@ -14,7 +14,7 @@ from tests.detection.transaction_bugs import (
     scenes_to_find,
 )
 
-CLEAN_COUNT = 4
+CLEAN_COUNT = 2
 
 
 @pytest.mark.parametrize("which", BUGS, ids=lambda which: which.name)

@@ -128,7 +128,7 @@ async def test_a_participant_without_a_handler_makes_the_transaction_abort() -> 
 
 @pytest.mark.parametrize("kind", ["static", "open", "isolated"])
 def test_brokers_that_are_killed_lose_nothing_that_was_committed(kind: str, tmp_path: Path) -> None:
-    said = asyncio.run(run_dispatching(kind, tmp_path, rng=Random(1), count=12, kill_count=3))
+    said = asyncio.run(run_dispatching(kind, tmp_path, rng=Random(1), count=9, kill_count=3))
     assert said.wrong == []
     assert said.killed_count == 3
     assert said.committed_count > 0

@@ -51,21 +51,21 @@ EVENTS = st.builds(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=120)
 @given(FILTERS, FILTERS, EVENTS)
 def test_what_two_filters_both_mean_lies_in_their_overlap(a: Filter, b: Filter, e: Event) -> None:
     if a.matches(e) and b.matches(e):
         assert a.overlaps(b)
 
 
-@settings(max_examples=400)
+@settings(max_examples=120)
 @given(FILTERS, FILTERS, EVENTS)
 def test_a_covering_filter_means_whatever_the_other_means(a: Filter, b: Filter, e: Event) -> None:
     if a.covers(b) and b.matches(e):
         assert a.matches(e)
 
 
-@settings(max_examples=400)
+@settings(max_examples=120)
 @given(FILTERS, FILTERS, FILTERS)
 def test_covering_is_an_order_and_overlap_is_symmetric(a: Filter, b: Filter, c: Filter) -> None:
     assert a.covers(a) and a.overlaps(a)
@@ -78,7 +78,7 @@ def test_covering_is_an_order_and_overlap_is_symmetric(a: Filter, b: Filter, c: 
         assert a.overlaps(c)
 
 
-@settings(max_examples=400)
+@settings(max_examples=120)
 @given(intervals(), intervals())
 def test_intervals_that_overlap_have_a_value_in_common(a: Interval, b: Interval) -> None:
     numbers = [n / 4 for n in range(-2, 20)]

@@ -13,7 +13,7 @@ from concordant.route.index import MatchingIndex
 from tests.unit.route.test_filter import EVENTS, FILTERS
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(0, 9), FILTERS, st.booleans()), max_size=30),
     st.lists(EVENTS, max_size=5),
