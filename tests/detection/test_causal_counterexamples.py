@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from concordant.causal.broker import Broker
+from concordant.causal.flush import Flush
 from concordant.causal.inbox import Inbox, Waiting
 from concordant.causal.messages import (
     Attached,
@@ -233,6 +234,14 @@ def test_what_was_lost_after_it_was_sent_is_not_waited_for_for_ever() -> None:
     stage.suspect("M", "C", "D")
     stage.settle()
     assert stage.delivered["s"] == [m]
+
+
+def test_without_a_flush_a_lost_event_is_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Flush, "adopt", lambda self, suspects, brokers: False)
+    stage, (x, _) = ce5()
+    assert stage.delivered["s"] == [x]
 
 
 def a_predecessor_is_lost_after_it_was_named() -> tuple[Stage, str]:
