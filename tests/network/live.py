@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -127,7 +127,8 @@ async def node(folder: Path, name: str) -> None:
     carrier = await _carrier(plan, name, parts.nodes, codec)
     level = scenario.level or protocol_of(scenario).level
     run = f"{scenario.name or scenario.protocol}/{plan.transport}"
-    published = Counter[str]()
+    published: dict[str, int] = {name: 0}
+    """The number of the last event that is durable."""
     for address, (where, make) in parts.found.items():
         if where != name:
             continue
@@ -136,7 +137,7 @@ async def node(folder: Path, name: str) -> None:
         def hear(note: Note, journal: Journal = journal) -> None:
             journal.noted(name, note)
             if note.step == "publish":
-                published[name] += len(note.events)
+                published[name] = max(published[name], *(event.seq for event in note.events))
 
         place = Place(
             address,
@@ -151,7 +152,7 @@ async def node(folder: Path, name: str) -> None:
         carrier.add(place)
         await place.settled()
         if address == name and name in scenario.nodes:
-            await _use(folder, scenario, layout, plan, place, published[name])
+            await _use(folder, scenario, layout, plan, place, published)
     await asyncio.Event().wait()
 
 
@@ -170,10 +171,16 @@ async def _carrier(plan: Plan, name: str, nodes: list[str], codec: Codec) -> Mes
 
 
 async def _use(
-    folder: Path, scenario: Scenario, layout: Layout, plan: Plan, place: Place, done: int
+    folder: Path,
+    scenario: Scenario,
+    layout: Layout,
+    plan: Plan,
+    place: Place,
+    published: Mapping[str, int],
 ) -> None:
     """Publish and change subscriptions as the scenario says; after a crash, what is left of it."""
     spec = scenario.workload
+    done = published.get(place.address, 0)
     if not done:
         loop = asyncio.get_running_loop()
         for change in spec.subscriptions:
@@ -191,7 +198,7 @@ async def _use(
     rng = Random(f"{plan.seed}/{place.address}/{done}")
     told = os.open(folder / f"{place.address}.told", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     numbers = itertools.count(done) if plan.endless else range(done, count)
-    for number in numbers:
+    for _ in numbers:
         if plan.endless and (folder / "stop").exists():
             break
         await asyncio.sleep(rng.expovariate(spec.rate_per_s))
@@ -204,7 +211,7 @@ async def _use(
             except UsageError:  # no room: those who take are away
                 await asyncio.sleep(0.01)
         await place.settled()
-        os.write(told, b"%d\n" % (number + 1))
+        os.write(told, b"%d\n" % published[place.address])
     (folder / f"{place.address}.done").touch()
 
 
@@ -305,7 +312,9 @@ class Live:
         """How many of its events a publisher was told to be durable."""
         path = self.folder / f"{name}.told"
         lines = path.read_text().split("\n")[:-1] if path.exists() else []
-        return int(lines[-1]) if lines else 0
+        numbers = [int(line) for line in lines]
+        assert numbers == sorted(set(numbers)), f"{name} gave a number twice"
+        return numbers[-1] if numbers else 0
 
     def wait_until(self, reached: Callable[[], bool]) -> None:
         """A process that ended by itself, or nothing for too long, is a failure."""

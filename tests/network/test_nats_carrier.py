@@ -232,6 +232,28 @@ async def test_rubbish_on_a_topic_is_counted(server: NatsProcess) -> None:
         await stranger.stop()
 
 
+async def test_a_topic_that_the_server_forbids_is_said(tmp_path: Any) -> None:
+    config = """authorization { users = [ { user: me, password: x, permissions: {
+        publish: ">", subscribe: ["concordant.c.node.>", "_INBOX.>"] } } ] }"""
+    own = NatsProcess(tmp_path, config=config)
+    options = options_for(own, user="me", password="x")
+    connection = await connect(options, name="x")
+    mesh = NatsMesh(Identity("c", "x", "1"), "p", connection, options=QUICK)
+    await mesh.start()
+    carrier = NatsCarrier(mesh, CODEC)
+    try:
+        Node(carrier, NoneClient("x", topics=("A",)))
+        async with asyncio.timeout(10):
+            while carrier.failure is None:
+                await asyncio.sleep(0.005)
+        assert "does not let us listen to 'concordant.c.topic.A'" in str(carrier.failure)
+    finally:
+        await carrier.stop()
+        await mesh.stop()
+        await connection.stop()
+        own.stop()
+
+
 async def test_what_waits_for_a_server_that_stays_away_is_bounded(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

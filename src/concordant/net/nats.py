@@ -289,7 +289,8 @@ class NatsServer:
             pending_bytes_limit=self.options.unread_bytes_max,
         )
         await self.flush()
-        if subject in self._forbidden:
+        if subject.lower() in self._forbidden:  # nats-py quotes the server in lower case
+            self._forbidden.discard(subject.lower())
             raise UsageError(
                 f"the NATS server does not let us listen to {subject!r}",
                 hint="give our user the permission to subscribe to it",

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from concordant.errors import PeerError
+from concordant.errors import PeerError, UsageError
 from concordant.machine.inputs import Message
 from concordant.net.carrier import WAITING_COUNT_MAX, MemoryCarrier, MeshCarrier
 from concordant.net.nats_links import NatsMesh
@@ -53,6 +53,8 @@ class NatsCarrier(MeshCarrier):
         super().__init__(mesh, codec)
         self.hole_count = 0
         """Parcels that were published and never came here."""
+        self.failure: UsageError | None = None
+        """Why topics do not come here that somebody listens to."""
         me, server = mesh.me, mesh.server
         self._me = me
         self._topics: Topics
@@ -203,7 +205,10 @@ class NatsCarrier(MeshCarrier):
 
     async def _make_changes(self) -> None:
         while self._changes:
-            await self._changes.popleft()()
+            try:
+                await self._changes.popleft()()
+            except UsageError as error:  # a subject that the server forbids
+                self.failure = self.failure or error
 
     def _tell(self, nodes: list[str]) -> None:
         """The server knows who listens; nodes need not."""

@@ -289,11 +289,13 @@ class Node:
                     self._say("failed", machine=place.address, error=str(place.failure))
                     self.failed.set()
                     return
-            if self._gateway is not None and self._gateway.failure is not None:
-                self.failure = self._gateway.failure
-                self._say("failed", machine="gateway", error=str(self.failure))
-                self.failed.set()
-                return
+            beside = {"gateway": self._gateway, "nats": self._nats and self._nats.carrier}
+            for name, one in beside.items():
+                if one is not None and one.failure is not None:
+                    self.failure = one.failure
+                    self._say("failed", machine=name, error=str(one.failure))
+                    self.failed.set()
+                    return
 
     def _hold(self, flow: Place, hosting: Hosting) -> None:
         """Let the publishers of all nodes wait for subscribers that want it so."""
