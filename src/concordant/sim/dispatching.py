@@ -24,7 +24,7 @@ from concordant.route.broker import Broker
 from concordant.route.client import Client
 from concordant.route.filter import filter_of
 from concordant.route.requests import Advertise, Publish, Subscribe, Unsubscribe
-from concordant.sim.network import Latency, NetworkSpec
+from concordant.sim.network import Latency, Link, Network, NetworkSpec
 from concordant.sim.transaction_load import PATIENT_US, call, dispatch_plan, work
 from concordant.sim.world import Place, World
 from concordant.transact import requests
@@ -111,6 +111,21 @@ def measured(setup: Setup) -> Measured:
     return _Experiment(setup).run()
 
 
+class _SameLinks(Network):
+    """Which links are slow, and how slow each packet is, depends on the link alone: experiments
+    with the same seed have the same links, whoever uses them first."""
+
+    def __init__(self, spec: NetworkSpec, seed: str) -> None:
+        super().__init__(spec, Random(seed), lambda kind: None)
+        self._seed = seed
+
+    def link(self, source: str, target: str) -> Link:
+        if source == target:
+            return super().link(source, target)
+        rng = Random(f"{self._seed}/{source}/{target}")
+        return Link(source, target, self.spec.latency.draw(rng), local=False)
+
+
 class _Experiment:
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
@@ -120,11 +135,11 @@ class _Experiment:
         self.roles = [tuple(f"{role}{n}" for role in "EDAZ") for n in range(setup.scenarios)]
         self.tree = Tree(near, {name: rng.choice(list(near)) for one in self.roles for name in one})
         self.world = World(
-            # The same links for every approach.
             seed=f"{setup.seed}/{setup.overlay}",
             network=NetworkSpec(setup.latency, fifo=True),
             watch=self._count,
         )
+        self.world.network = _SameLinks(self.world.network.spec, f"{setup.seed}/{setup.overlay}")
         self.world.on_delivery = self._delivered
         root = self.tree.centre()
         up = self.tree.ways(root)
