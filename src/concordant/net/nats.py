@@ -302,7 +302,9 @@ class NatsServer:
         while True:
             await self._there.wait()
             try:
-                await self._client.flush(timeout=self.options.connect_s)  # type: ignore[arg-type]
+                # The ping of nats-py may overtake what waits in its buffer; a second one cannot.
+                for _ in range(2):
+                    await self._client.flush(self.options.connect_s)  # type: ignore[arg-type]
                 return
             except (nats_errors.Error, TimeoutError):
                 if self._client.is_closed:
