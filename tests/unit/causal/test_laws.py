@@ -37,8 +37,6 @@ def lives_of(seed: int, profile: Profile, mix: Mix) -> list[laws.Life]:
     return list(lives.values())
 
 
-
-
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("mix", MIXES)
 def test_the_laws_hold(profile: Profile, mix: Mix, monkeypatch: pytest.MonkeyPatch) -> None:
