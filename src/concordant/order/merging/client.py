@@ -95,8 +95,8 @@ class MergedClient(Client):
     def _new_state(self, topics: dict[str, bool]) -> Any:
         return MergedState(topics)
 
-    def _channels(self, topics: tuple[str, ...]) -> tuple[str, ...]:
-        return ()  # nothing is disseminated
+    def _listen(self, topics: tuple[str, ...], cause: int, out: list[Effect]) -> None:
+        """Nothing is disseminated."""
 
     def _replicas(self, merger: str) -> tuple[str, ...]:
         count = self._merging.replication.replica_count
@@ -170,9 +170,7 @@ class MergedClient(Client):
             self._open(now, Wanted(None, topic=topic), cause, out)
 
     def _leave(self, now: Instant, topics: tuple[str, ...], cause: int, out: list[Effect]) -> None:
-        plain = self._state.streams
-        names = [one for one in topics if one in plain and plain[one].wanted.subscription is None]
-        self._close(now, names, cause, out)
+        self._close(now, [one for one in topics if one in self._state.streams], cause, out)
 
     # --- publisher ----------------------------------------------------------------------------
 
@@ -432,6 +430,7 @@ class MergedClient(Client):
         for stream in list(state.streams.values()) if known else []:
             if stream.stage == "live":
                 out.append(_subscribed(stream.wanted, given.cause))
+                stream.inflow.asked_at = -1  # it was asked in another life
             else:
                 self._open(now, stream.wanted, given.cause, out)
         if found[given.taken_count :]:

@@ -1,0 +1,279 @@
+"""Clients and hosts of ordered merging, one step at a time: bounds, joins, refusals."""
+
+from __future__ import annotations
+
+import pytest
+
+from concordant.errors import PeerError, UsageError
+from concordant.language import checked, parse
+from concordant.machine.effects import Deliver, Effect, Persist, Send, SetTimer
+from concordant.machine.inputs import Command, Received, Started, TimerFired
+from concordant.machine.requests import Publish, Subscribe
+from concordant.model.event import Event
+from concordant.model.kind import Kind
+from concordant.model.subscription import Subscription
+from concordant.model.topic import Topic, schemas
+from concordant.order.merging.client import MergedClient
+from concordant.order.merging.filters import ALL, Filter
+from concordant.order.merging.host import MergerHost
+from concordant.order.merging.messages import (
+    Accepted,
+    Advance,
+    Attach,
+    Batch,
+    Detach,
+    Elsewhere,
+    Ended,
+    Ev,
+    Pull,
+    Queues,
+    Start,
+)
+from concordant.order.merging.options import MergingOptions
+from concordant.order.merging.records import Correlate, Opened
+from concordant.order.replication import ReplicationOptions
+from concordant.order.streams import Numbered
+
+ONE = ReplicationOptions(replica_count=1)
+OPTIONS = MergingOptions(replication=ONE)
+KNOWN = schemas(Topic(name, {"x": Kind.INT}) for name in "ABC")
+
+
+def subscription(text: str) -> Subscription:
+    (good,), _ = checked(parse(text), KNOWN)
+    return good
+
+
+def client(*texts: str, options: MergingOptions = OPTIONS) -> MergedClient:
+    found = MergedClient(
+        "s",
+        hosts=("m",),
+        publishes=("A",),
+        subscriptions=[subscription(text) for text in texts],
+        schemas=KNOWN,
+        merging=options,
+    )
+    found.handle(0, Started())
+    return found
+
+
+def event(topic: str, n: int) -> Event:
+    return Event(topic, "p", n, n)
+
+
+def sent(effects: list[Effect], kind: type) -> list:
+    return [m for e in effects if isinstance(e, Send) for m in e.messages if type(m) is kind]
+
+
+def delivered(effects: list[Effect]) -> list[tuple[str, ...]]:
+    found = [d for e in effects if isinstance(e, Deliver) for d in e.deliveries]
+    return [tuple(event.id for event in one.events) for one in found]
+
+
+def batch(name: str, *items: object, first: int = 0, session: int = 1) -> Received:
+    return Received("m", (Batch("", f"s {name}", session, first, items),))  # type: ignore[arg-type]
+
+
+# --- clients --------------------------------------------------------------------------------------
+
+
+def test_what_is_fed_is_durable_before_it_is_delivered() -> None:
+    found = client("q: A")
+    effects = found.handle(1, batch("q/1", Start(0, "", 1), Ev(1, event("A", 1))))
+    kinds = [type(one) for one in effects]
+    assert delivered(effects) == [("p:1",)]
+    assert max(i for i, one in enumerate(kinds) if one is Persist) < kinds.index(Deliver)
+
+
+def test_items_are_taken_in_the_order_of_their_index() -> None:
+    found = client("q: A")
+    assert delivered(found.handle(1, batch("q/1", Ev(2, event("A", 2)), first=2))) == []
+    effects = found.handle(2, batch("q/1", Start(0, "", 1), Ev(1, event("A", 1))))
+    assert delivered(effects) == [("p:1",), ("p:2",)]
+
+
+def test_an_event_waits_for_the_frontier_of_the_other_stream() -> None:
+    found = client("q: A", "r: B")
+    found.handle(1, batch("q/1", Start(0, "", 1)))
+    found.handle(1, batch("r/1", Start(0, "", 1), session=2))
+    effects = found.handle(2, batch("q/1", Ev(5, event("A", 1)), first=1))
+    assert delivered(effects) == []
+    assert sent(effects, Advance) == [Advance("B", "s r/1", 2, 5)]
+    effects = found.handle(3, batch("r/1", Ev(3, event("B", 2)), first=1, session=2))
+    assert delivered(effects) == [("p:2",)]
+    effects = found.handle(4, batch("r/1", Ev(9, event("B", 3)), first=2, session=2))
+    assert delivered(effects) == [("p:1",)]
+
+
+def test_a_subscription_at_run_time_begins_after_what_was_delivered() -> None:
+    found = client("q: A")
+    found.handle(1, batch("q/1", Start(0, "", 1), Ev(70, event("A", 1))))
+    effects = found.handle(2, Command((Correlate(subscription("r: B")),)))
+    (attach,) = sent(effects, Attach)
+    assert attach.after == 70
+
+
+def test_a_joiner_delivers_nothing_before_it_is_live_and_ignores_queues_of_an_old_cut() -> None:
+    found = client("q: A")
+    effects = found.handle(1, batch("q/1", Start(0, "t q/1", 3), Ev(1, event("A", 1))))
+    assert delivered(effects) == []
+    donor = client("q: A")
+    donor.handle(1, batch("q/1", Start(0, "", 1)))
+    old = Queues("s q/1", 1, 2, donor._matchers["q/1"].save())
+    assert found.handle(2, Received("t", (old,))) == []
+
+
+def test_a_session_that_was_given_up_begins_again_with_a_greater_number() -> None:
+    found = client("q: A")
+    found.handle(1, batch("q/1", Start(0, "", 1)))
+    effects = found.handle(2, Received("m", (Ended("A", "s q/1", 1),)))
+    (attach,) = sent(effects, Attach)
+    assert attach.session == 2
+
+
+def test_after_a_crash_the_session_goes_on_where_it_was() -> None:
+    found = client("q: A and B")
+    first = batch("q/1", Start(0, "", 1), Ev(1, event("A", 1)))
+    records = [r for e in found.handle(1, first) if isinstance(e, Persist) for r in e.records]
+    whole = MergedClient("s", hosts=("m",), schemas=KNOWN, merging=OPTIONS)
+    opened = client("q: A and B")._state.streams["q/1"].wanted
+    effects = whole.handle(2, Started((Opened(opened, 1), *records)))
+    (pull,) = sent(effects, Pull)
+    assert (pull.session, pull.start) == (1, 2)
+    effects = whole.handle(3, batch("q/1", Ev(2, event("B", 2)), first=2))
+    assert delivered(effects) == [("p:1", "p:2")]
+
+
+def test_publishing_is_refused_when_the_way_to_the_roots_is_full() -> None:
+    options = MergingOptions(replication=ONE, outbox_count_max=2)
+    found = client(options=options)
+    found.handle(1, Command((Publish("A"), Publish("A"))))
+    with pytest.raises(UsageError, match="no room"):
+        found.handle(2, Command((Publish("A"),)))
+    found.handle(3, Received("m", (Accepted("A", 1),)))
+    found.handle(4, Command((Publish("A"),)))
+
+
+def test_two_that_name_each_other_as_leader_are_not_followed_for_ever() -> None:
+    options = MergingOptions(replication=ReplicationOptions(replica_count=3))
+    found = MergedClient("p", hosts=("m1", "m2", "m3"), publishes=("A",), merging=options)
+    found.handle(0, Started())
+    found.handle(1, Command((Publish("A"),)))
+    first = found.handle(2, Received("m1", (Elsewhere("A", "m2"),)))
+    again = found.handle(3, Received("m2", (Elsewhere("A", "m3"),)))
+    assert sent(first, Numbered) or sent(again, Numbered)
+    assert not sent(again, Numbered) or not sent(first, Numbered)
+
+
+def test_a_name_is_subscribed_once() -> None:
+    found = client("q: A")
+    before = found.snapshot()
+    with pytest.raises(UsageError, match="already"):
+        found.handle(1, Command((Publish("A"), Correlate(subscription("q: B")))))
+    assert found.snapshot() == before
+
+
+def test_topics_that_a_conjunction_reads_are_not_delivered_by_themselves() -> None:
+    found = client("q: A and B")
+    assert found.handle(1, Command((Subscribe(("A", "B")),))) == []
+
+
+# --- hosts ----------------------------------------------------------------------------------------
+
+
+def host(**others: int) -> MergerHost:
+    options = MergingOptions(replication=ONE, **others)
+    found = MergerHost("m", hosts=("m",), options=options)
+    found.handle(0, Started())
+    return found
+
+
+def worked(found: MergerHost, now: int, *messages: object, source: str = "p") -> list[Effect]:
+    found.handle(now, Received(source, messages))  # type: ignore[arg-type]
+    return found.handle(now, TimerFired(("work",)))
+
+
+def offers(*numbers: int) -> list[Numbered]:
+    return [Numbered(("p", "A"), n, event("A", n)) for n in numbers]
+
+
+def attached(found: MergerHost, name: str = "s q") -> None:
+    worked(found, 1, Attach("A", name, 1, "q", Filter({"A": ALL})), source="s")
+
+
+def test_a_batch_has_no_more_items_than_it_may_and_no_more_than_were_asked_for() -> None:
+    found = host(batch_count_max=2)
+    attached(found)
+    worked(found, 2, *offers(1, 2, 3, 4, 5))
+    effects = worked(found, 3, Pull("A", "s q", 1, 0, 0, 5), source="s")
+    assert [len(one.items) for one in sent(effects, Batch)] == [2, 2, 1]
+
+
+def test_who_is_too_far_behind_holds_up_publishers_until_it_has_done() -> None:
+    found = host(lag_count_max=2)
+    attached(found)
+    worked(found, 2, *offers(1, 2, 3))
+    assert sent(worked(found, 3, *offers(4)), Accepted) == [Accepted("A", 3)]
+    effects = worked(found, 4, Pull("A", "s q", 1, 4, 4, 9), source="s")
+    assert sent(effects, Accepted) == [Accepted("A", 4)]
+
+
+def test_a_silent_subscriber_loses_its_session() -> None:
+    found = host(lease_us=1_000)
+    attached(found)
+    for now in (500, 3_000):
+        found.handle(now, TimerFired(("tick",)))
+    found.handle(3_000, TimerFired(("work",)))
+    effects = worked(found, 3_001, Pull("A", "s q", 1, 0, 0, 9), source="s")
+    assert sent(effects, Ended) == [Ended("A", "s q", 1)]
+
+
+def test_what_ended_is_said_again_to_who_asks_again() -> None:
+    found = host()
+    attached(found)
+    worked(found, 2, Detach("A", "s q", 1), source="s")
+    again = found.handle(3, Received("s", (Detach("A", "s q", 1),)))
+    assert sent(again, Ended) == [Ended("A", "s q", 1)]
+
+
+def test_a_host_takes_part_in_so_many_mergers_and_no_more() -> None:
+    found = host(merger_count_max=1)
+    attached(found)
+    before = found.snapshot()
+    with pytest.raises(PeerError, match="has its 1 mergers"):
+        found.handle(2, Received("s", (Pull("B", "s r", 1, 0, 0, 9),)))
+    assert found.snapshot() == before
+
+
+def test_a_merger_of_other_hosts_is_refused() -> None:
+    options = MergingOptions(replication=ONE)
+    hosts = tuple(f"m{n}" for n in range(1, 5))
+    others = [MergerHost(name, hosts=hosts, options=options) for name in hosts]
+    refused = 0
+    for one in others:
+        try:
+            one.handle(0, Received("s", (Pull("A", "s q", 1, 0, 0, 9),)))
+        except PeerError:
+            refused += 1
+    assert refused == 3
+
+
+def test_committed_entries_become_one_state() -> None:
+    options = MergingOptions(replication=ReplicationOptions(replica_count=1, entry_count_max=3))
+    found = MergerHost("m", hosts=("m",), options=options)
+    found.handle(0, Started())
+    effects = worked(found, 2, *offers(1, 2, 3, 4, 5))
+    (whole,) = [one for one in effects if isinstance(one, Persist)]
+    assert whole.replaces
+    again = MergerHost("m", hosts=("m",), options=options)
+    again.handle(9, Started(whole.records))
+    for now in (1_000_000, 1_000_001):
+        again.handle(now, TimerFired(("tick",)))
+        again.handle(now, TimerFired(("work",)))
+    assert sent(worked(again, 1_000_002, *offers(6)), Accepted) == [Accepted("A", 6)]
+
+
+def test_a_host_works_a_moment_after_messages_came() -> None:
+    found = host(gather_us=700)
+    effects = found.handle(5, Received("p", tuple(offers(1))))
+    assert SetTimer("work", 705, 0) in effects
