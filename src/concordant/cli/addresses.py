@@ -11,7 +11,7 @@ Url = Annotated[
     typer.Argument(
         metavar="BUS",
         show_default=False,
-        help="Where the bus is: tcp://host:port, the door of a node.",
+        help="Where the bus is: tcp://host:port, the door of a node; or nats://host:port/CLUSTER/NODE.",
     ),
 ]
 Token = Annotated[
