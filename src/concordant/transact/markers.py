@@ -72,17 +72,20 @@ def _process(router: SharedRouter, live: Live, hop: str, message: Place | Mark) 
         live.done[op] = True
         return
     what = message.what
+    live.links[hop] = True
     if what.kind == "advertise":
         router.add_advertisement(tx, what.id, what.filter, hop)
         router.flood(message, but=hop)
         router.reconcile_overlapping(what.filter)
         waiting = {other: True for other in router.neighbours if other != hop}
+        live.links.update(waiting)
         if waiting:
             live.echoes[op] = Echoing(hop, waiting)
         else:
             _advertised(router, live, tx, op, hop)
         return
     towards = _towards(router, live, hop, message)
+    live.links.update(dict.fromkeys(towards, True))
     passed = Mark(tx, op, message.after)
     for other in router.neighbours:
         if other != hop:

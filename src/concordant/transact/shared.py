@@ -76,6 +76,8 @@ class Live(msgspec.Struct):
     """Client, operation and event: what a commit notifies."""
     parts: dict[str, bool] = {}
     """Clients here that take part."""
+    links: dict[str, bool] = {}
+    """Neighbours over whose links an operation went, and not only markers."""
     stale: dict[str, bool] = {}
     """Those of them that lost their memory since."""
     asked_by: str | None = None
@@ -163,7 +165,7 @@ class SharedRouter(EndingRouter, TaggedRouter):
             return None
         live = state.live.get(tx)
         if live is None:
-            live = state.live[tx] = Live({}, {}, [], {}, Acks({}, {}), [], {}, {}, None, {})
+            live = state.live[tx] = Live({}, {}, [], {}, Acks({}, {}), [], {}, {}, {}, None, {})
             if not self.is_broker(hop):
                 self.coordinate(hop, tx)
         if not self.is_broker(hop):
@@ -212,8 +214,11 @@ class SharedRouter(EndingRouter, TaggedRouter):
         if full:
             self._vote_up(message.tx, live, False, full)
             return
-        live.votes = {other: True for other in self.neighbours if other != hop}
-        self.flood(message, but=hop)
+        # Every operation of a plan has crossed every link by now. Behind a link that only markers
+        # crossed there is nothing to commit, and nobody to ask.
+        others = [other for other in self.neighbours if other != hop]
+        live.votes = {one: True for one in others if one in live.links or not message.after}
+        self.out += [(other, message) for other in live.votes]
         if not live.votes:
             self._vote_up(message.tx, live, True, "")
 
