@@ -20,7 +20,7 @@ class MergingOptions(msgspec.Struct, frozen=True):
     """What has no effect for so long is said again, to another replica where there is one."""
     idle_us: Duration = 250 * MILLISECOND
     """A consumer is heard at least so often: its lease is renewed."""
-    lease_us: Duration = 5 * SECOND
+    lease_us: Duration = 60 * SECOND
     """A subscriber that is silent for so long loses its session; it may attach again."""
     recut_us: Duration = 300 * MILLISECOND
     """A joiner waits so long for a donor's queues before it asks for another cut."""
