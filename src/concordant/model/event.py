@@ -21,7 +21,9 @@ class OrderKey(msgspec.Struct, frozen=True, order=True, array_like=True):
     seq: int
 
 
-class Event(msgspec.Struct, frozen=True):
+# No cycle can lead through an event, whose values are plain; the garbage collector, which would look
+# at every event that a node keeps, may pass them over.
+class Event(msgspec.Struct, frozen=True, gc=False):
     """An immutable fact.
 
     >>> Event("StockQuote", "exchange", 7, 0, {"symbol": "ACME", "value": 10.5}).id
