@@ -218,7 +218,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 @bug("row 8: only a successor shows that something is missing", "I4", "I11", "Validity")
 def _(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Broker, "_compare", lambda self, now, source, digest, out: None)
+    patch.setattr(Broker, "_compare", lambda self, source, digest, out: None)
 
 
 @bug("row 8: a subscriber pulls only when something waits", "I4", "I11", "I5", dies_at=51)

@@ -28,6 +28,7 @@ from concordant.causal.messages import (
     Flushed,
     FlushHeld,
     FlushTaken,
+    Id,
     Ordered,
     PullPast,
     Resolve,
@@ -42,7 +43,7 @@ from concordant.causal.records import Condensed, Died, Ended, Promised
 from concordant.causal.retained import last_available
 from concordant.causal.service import Service
 from concordant.causal.state import BrokerState
-from concordant.causal.vector import Vector, copied, entries, join, lift, position, restricted
+from concordant.causal.vector import Vector, copied, join, lift, position, restricted
 from concordant.errors import PeerError, UsageError
 from concordant.machine.detector import Suspected, Trusted
 from concordant.machine.effects import Effect
@@ -78,6 +79,8 @@ class Broker:
         self._serves = {one: topics_of(members, one) for one in self.brokers}
         self._detector = detector or f"{name}/detector"
         self._service = Service(self)
+        self.now = 0
+        """The instant of the input that is handled."""
         self.state = BrokerState(
             Chance.of(self.options.seed, name), Holdback(self.options.pending_count_max)
         )
@@ -86,6 +89,7 @@ class Broker:
 
     def handle(self, now: Instant, given: Input) -> list[Effect]:
         out = Outgoing(given.cause)
+        self.now = now
         if isinstance(given, Received):
             for message in given.messages:
                 self._check(given.source, message)
@@ -190,14 +194,14 @@ class Broker:
         elif type(message) is Ordered:
             self._receive(source, message, out)
         elif isinstance(message, Digest):
-            self._compare(now, source, message, out)
+            self._compare(source, message, out)
         else:
-            self._take_rare(now, source, message, out)
+            self._take_rare(source, message, out)
 
-    def _take_rare(self, now: Instant, source: str, message: Message, out: Outgoing) -> None:
+    def _take_rare(self, source: str, message: Message, out: Outgoing) -> None:
         match message:
             case PullPast():
-                self._answer(now, source, message.delivered, out)
+                self._answer(source, message.delivered, out)
             case FlushAsk():
                 self._adopt(message.dead, out)
                 if not self.state.retired:
@@ -341,6 +345,7 @@ class Broker:
         )
         for peer in chosen:
             out.send(peer, ordered)
+            self._pace(peer).sent(ordered.id, self.now, wait_us=2 * options.tick_us)
 
     def _push_again(self, out: Outgoing) -> None:
         for origin, numbers in self.state.pushing.items():
@@ -358,27 +363,31 @@ class Broker:
             self.state.pulled[source] = True
             out.send(source, PullPast(restricted(self.state.delivered, self.topics)))
 
-    def _compare(self, now: Instant, source: str, digest: Digest, out: Outgoing) -> None:
+    def _compare(self, source: str, digest: Digest, out: Outgoing) -> None:
         state = self.state
         if self._adopt(digest.dead, out) and state.retired:
             return
         state.stability.learn(digest.acknowledged)
         state.round = max(state.round, digest.round)
         state.shown[source] = max(state.shown.get(source, 0), digest.round)
-        self._answer(now, source, digest.delivered, out)
+        self._answer(source, digest.delivered, out)
 
-    def _answer(self, now: Instant, peer: str, delivered: Vector, out: Outgoing) -> None:
+    def _answer(self, peer: str, delivered: Vector, out: Outgoing) -> None:
         """Send what a peer lacks, the first ones in the order of delivery."""
+        log = self.state.retained.log
+        lacking = self.state.retained.beyond(self._serves[peer], delivered, count_max=len(log))
+        first = [one.id for one in lacking[: self.options.digest_count_max]]
+        out.send(peer, *(log[one] for one in self.late(self._pace(peer), first)))
+
+    def _pace(self, peer: str) -> Pace:
+        return self.state.paces.setdefault(peer, Pace())
+
+    def late(self, pace: Pace, lacking: Iterable[Id]) -> list[Id]:
+        """Of what somebody lacks, what should have arrived by now."""
         options = self.options
-        pace = self.state.paces.setdefault(peer, Pace())
-        reached = sum(n for *_, n in entries(delivered))
-        if not pace.due(now, reached, first_us=options.tick_us, longest_us=options.resend_us_max):
-            return
-        lacking = self.state.retained.beyond(
-            self._serves[peer], delivered, count_max=self.options.digest_count_max
+        return pace.due(
+            lacking, self.now, wait_us=2 * options.tick_us, longest_us=options.resend_us_max
         )
-        if lacking:
-            out.send(peer, *lacking)
 
     def _tick(self, now: Instant, out: Outgoing) -> None:
         state = self.state

@@ -25,7 +25,8 @@ class Outgoing:
         self._deliveries: list[Delivery] = []
 
     def send(self, to: str, *messages: Message) -> None:
-        self._messages.setdefault(to, []).extend(messages)
+        if messages:
+            self._messages.setdefault(to, []).extend(messages)
 
     def wake(self, name: str, at: Instant) -> None:
         self._timers[name] = at

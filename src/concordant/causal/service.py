@@ -139,30 +139,22 @@ class Service:
             return
         session.heard_at = now
         join(session.acknowledged, restricted(ack.last, session.topics))
-        reached = sum(n for *_, n in entries(ack.have))
-        options = broker.options
-        if session.pace.due(
-            now, reached, first_us=options.tick_us, longest_us=options.resend_us_max
-        ):
-            self._send_again(client, session, ack, out)
+        self._send_again(client, session, ack, out)
         rounds = {topic: self._passed(topic) for topic in session.topics if topic in broker.topics}
         out.send(client, Heard(session.number, rounds))
 
     def _send_again(self, client: str, session: Session, ack: Ack, out: Outgoing) -> None:
         """What a subscriber lacks, the first ones in the order of delivery."""
-        state, options = self._broker.state, self._broker.options
-        lacking = state.retained.beyond(
-            session.topics,
-            ack.have,
-            count_max=options.pull_count_max,
-            but=dict.fromkeys(ack.waiting, True),
-        )
+        broker, state = self._broker, self._broker.state
+        waiting = dict.fromkeys(ack.waiting, True)
+        log = state.retained.log
+        lacking = state.retained.beyond(session.topics, ack.have, count_max=len(log), but=waiting)
         # Those that wait may wait for something that has been found lost since.
-        known = [one for one in ack.waiting if one in state.retained.log]
-        again = state.chance.sample(known, options.refresh_count_max)
-        lacking += [state.retained.log[one] for one in again]
-        if lacking:
-            out.send(client, *(self._carried(one, session) for one in lacking))
+        known = [one for one in ack.waiting if one in log]
+        again = state.chance.sample(known, broker.options.refresh_count_max)
+        first = [one.id for one in lacking[: broker.options.pull_count_max]]
+        late = broker.late(session.pace, [*first, *again])
+        out.send(client, *(self._carried(log[one], session) for one in late))
 
     def _passed(self, topic: str) -> int:
         """Every event of the topic that is ordered from now on has a greater round."""
@@ -200,9 +192,11 @@ class Service:
 
     def carry(self, ordered: Ordered, out: Outgoing) -> None:
         """Send an event that was just delivered to everybody who wants it."""
-        for client, session in self._broker.state.sessions.items():
+        broker = self._broker
+        for client, session in broker.state.sessions.items():
             if any(topic in ordered.at for topic in session.topics):
                 out.send(client, self._carried(ordered, session))
+                session.pace.sent(ordered.id, broker.now, wait_us=2 * broker.options.tick_us)
 
     def _carried(self, ordered: Ordered, session: Session) -> Carried:
         broker, state = self._broker, self._broker.state
