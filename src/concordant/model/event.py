@@ -21,8 +21,8 @@ class OrderKey(msgspec.Struct, frozen=True, order=True, array_like=True):
     seq: int
 
 
-# No cycle can lead through an event, whose values are plain; the garbage collector, which would look
-# at every event that a node keeps, may pass them over.
+# Values are plain, so no cycle leads through an event: the garbage collector may pass over the many
+# that a node keeps.
 class Event(msgspec.Struct, frozen=True, gc=False):
     """An immutable fact.
 
