@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1"
+PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0"
 
 
 def main(servers: str, topic: str, path: str) -> None:
