@@ -173,26 +173,23 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 @bug(
     "an event is let through if any entry is greater (2011, definition 3)",
-    Case(("123", "23", "12"), "112233", latency_ms=40),
+    Case(("123", "23", "12"), "123", latency_ms=40),
     *TOTAL,
-    "No Duplication",
-    "Validity",
 )
 def _(patch: pytest.MonkeyPatch) -> None:
     def offer(self: Merge, signed: Signed, now: Instant = 0) -> list[Ready]:
-        clocks = self.clocks
-        topic = signed.event.topic
-        if topic not in clocks:
+        clocks, topic = self.clocks, signed.event.topic
+        seen = self.arrivals.setdefault(topic, {})
+        if topic not in clocks or signed.n in seen:
             return []
+        seen[signed.n] = now
         known = {t: n for t, n in signed.timestamp.items() if t in clocks}
         if any(n < clocks[t] for t, n in known.items()):
-            return []  # tagged there; here it is enough that the others are wrong
-        if any(n > clocks[t] for t, n in signed.timestamp.items() if t in clocks):
-            clocks.update(known)
-            for other, n in known.items():
-                self.known[other] = max(n, self.known[other])
-            return [Ready(signed)]
-        return []
+            return [Ready(signed, in_order=False)]
+        for other, n in known.items():
+            clocks[other] = max(n, clocks[other])
+            self.known[other] = max(n, self.known[other])
+        return [Ready(signed)]
 
     patch.setattr(Merge, "offer", offer)
 
