@@ -11,7 +11,12 @@ from concordant.cli.main import main
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "examples" / "pipelines").glob("*.toml")), ids=str)
+PIPELINES = [
+    p for folder in ("pipelines", "kafka") for p in (ROOT / "examples" / folder).glob("*.toml")
+]
+
+
+@pytest.mark.parametrize("path", sorted(PIPELINES), ids=str)
 def test_the_examples_are_good_pipelines(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(path), "--check"]) == 0
     assert capfd.readouterr().out.strip().endswith("ok")
