@@ -546,3 +546,24 @@ async def test_publishers_with_drawn_names_are_forgotten_and_the_number_of_other
                 await bus.publish("T", {"n": 1})
         async with Bus.open(door(made), name="p2") as bus:
             assert await bus.publish("T", {"n": 2}) == "p2:2"
+
+
+async def test_a_node_whose_disk_fails_says_so_and_stores_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = cluster(data="data", strategies=("fifo",))
+    async with running(made, tmp_path) as node, Bus.open(door(made), options=QUICK) as bus:
+        await bus.publish("T", {"n": 1})
+
+        def full(file: int) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("concordant.net.log.os.fdatasync", full)
+        publishing = asyncio.create_task(bus.publish("T", {"n": 2}))
+        async with asyncio.timeout(10):
+            await node.failed.wait()
+        assert "No space left" in str(node.failure)
+        assert not node.health()["ok"]
+        assert not publishing.done()
+        publishing.cancel()
+        monkeypatch.undo()

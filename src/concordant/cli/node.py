@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from concordant.cli import terminal
-from concordant.errors import UsageError
+from concordant.errors import ConcordantError, UsageError
 from concordant.net.cluster import Cluster, read_cluster
 from concordant.net.node import Node
 from concordant.net.status import journal
@@ -91,4 +91,4 @@ async def _run(made: Node) -> None:
         task.cancel()
     await made.stop()
     if made.failure is not None:
-        raise made.failure
+        raise ConcordantError(f"the node cannot keep its word any longer: {made.failure}")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from concordant.errors import ConcordantError, UsageError
+from concordant.errors import ConcordantError, InvariantViolation, UsageError
 from concordant.machine.effects import Note
 from concordant.machine.saved import Compact
 from concordant.net.carrier import MemoryCarrier, MeshCarrier
@@ -153,6 +153,7 @@ class Node:
             self._status = Status(self.health, self.metrics)
             await self._status.start(*self._address("http"))
         self._watching = asyncio.create_task(self._watch(flow, hosting))
+        self._watching.add_done_callback(self._watched)
         if self._nats is not None:
             await self._nats.doors.answer(self.name, self.serve)
         if door:
@@ -296,6 +297,13 @@ class Node:
                     self._say("failed", machine=name, error=str(one.failure))
                     self.failed.set()
                     return
+
+    def _watched(self, watching: asyncio.Task[None]) -> None:
+        """Nobody looks after the node any longer, by a bug of ours: it must not go on."""
+        error = None if watching.cancelled() else watching.exception()
+        if error is not None:
+            self.failure = InvariantViolation(f"{type(error).__name__}: {error}")
+            self.failed.set()
 
     def _hold(self, flow: Place, hosting: Hosting) -> None:
         """Let the publishers of all nodes wait for subscribers that want it so."""
