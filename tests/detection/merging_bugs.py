@@ -88,7 +88,7 @@ def cases_to_find(which: MergingBug, *, count_max: int = CASE_COUNT_MAX) -> int 
 # --- replication ----------------------------------------------------------------------------------
 
 
-@bug("the leader's streams show what is not committed (erratum 15)", "storm", 1)
+@bug("the leader's streams show what is not committed (erratum 15)", "storm", 5)
 def _(patch: pytest.MonkeyPatch) -> None:
     def committed(self: Replica, start: int) -> list[bytes]:
         end = self.length if self.leading else self.commit
@@ -268,7 +268,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(client, "awaited", lambda first, streams: [])
 
 
-@bug("ties are broken by the order of subscribing (erratum 8)", "changing", 97)
+@bug("ties are broken by the order of subscribing (erratum 8)", "changing", 27)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = MergedClient._open
 
