@@ -182,7 +182,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 COLOURS = 3
 
 
-@bug("row 5: bare colours, compared as they are", "I2", "Causal", profile="rounds", dies_at=1)
+@bug("row 5: bare colours, compared as they are", "I2", "Causal", profile="rounds", dies_at=5)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = inbox_module.needs_of
 
@@ -232,7 +232,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Subscriber, "_acknowledge", acknowledge)
 
 
-@bug("row 9: events are forgotten after a few rounds", "I2", "I4", "I11", "I1", "I8", dies_at=7)
+@bug("row 9: events are forgotten after a few rounds", "I2", "I4", "I11", "I1", "I8", dies_at=1)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Broker._tick
 
@@ -290,7 +290,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     "I8",
     "I2",
     mix="migration",
-    dies_at=4,
+    dies_at=26,
 )
 def _(patch: pytest.MonkeyPatch) -> None:
     def ask(self: Service, held: Any, out: Any) -> None:
@@ -315,7 +315,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Service, "_submit", submit)
 
 
-@bug("a resolved context does not raise the round", "I6", mix="migration", dies_at=4)
+@bug("a resolved context does not raise the round", "I6", mix="migration", dies_at=26)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Service.resolved
 
@@ -337,7 +337,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Subscriber, "_attached", attached)
 
 
-@bug("a client that leaves says so once", "I5", mix="migration", dies_at=1)
+@bug("a client that leaves says so once", "I5", mix="migration", dies_at=2)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Subscriber._leave
 
@@ -395,7 +395,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 # --- one for each checker -------------------------------------------------------------------------
 
 
-@bug("brokers deliver what comes as it comes", "I1", "I8", "I9", dies_at=6)
+@bug("brokers deliver what comes as it comes", "I1", "I8", "I9")
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Broker, "_ready", lambda self, ordered: True)
 
@@ -405,7 +405,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Inbox, "_reached", lambda self, needs: True)
 
 
-@bug("the catch-up is delivered in any order", "I2", "Causal", mix="migration", dies_at=1)
+@bug("the catch-up is delivered in any order", "I2", "Causal", mix="migration")
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = inbox_module._by_round
     patch.setattr(inbox_module, "_by_round", lambda item: -correct(item))
@@ -427,7 +427,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     "I3",
     "No Duplication",
     mix="crash",
-    dies_at=29,
+    dies_at=142,
 )
 def _(patch: pytest.MonkeyPatch) -> None:
     def passed(self: Inbox, carried: Carried, *, silent: bool) -> None:
@@ -448,7 +448,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Retained, "drop", lambda self, settled: None)
 
 
-@bug("a broker advertises what it has only heard of", "I7", dies_at=1)
+@bug("a broker advertises what it has only heard of", "I7", dies_at=3)
 def _(patch: pytest.MonkeyPatch) -> None:
     def learn(self: Stability, acknowledged: Any) -> None:
         correct(self, acknowledged)
