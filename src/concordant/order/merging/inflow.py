@@ -62,7 +62,7 @@ class Inflow(msgspec.Struct):
     ) -> Pull | None:
         """What to ask for now, if anything; `overdue` looks at what should have come. Who is not
         patient reads on before it has done with what it has."""
-        again = False
+        again = self.asked_at < 0  # what was sent to an earlier life is lost
         if overdue and self.asked_at >= 0:
             unanswered = self.asked_at > self.heard_at and now - self.asked_at > options.repeat_us
             gap = len(self.held) > 0 and now - self.moved_at > options.repeat_us
@@ -72,7 +72,7 @@ class Inflow(msgspec.Struct):
                 self.replica = (self.replica + 1) % options.replication.replica_count
         ahead = (done if patient else self.next) + options.window_count
         ahead = min(ahead, done + max(options.held_count_max, options.window_count))
-        if not (again or self.asked_at < 0 or 2 * (ahead - self.end) >= options.window_count):
+        if not (again or 2 * (ahead - self.end) >= options.window_count):
             return None
         self.end = max(self.end, ahead)
         self.asked_at = now
