@@ -55,7 +55,6 @@ _OF_SUBSCRIBERS: tuple[FaultKind, ...] = ("crash", "pause", "lost-writes")
 _OF_HOSTS: tuple[FaultKind, ...] = ("crash", "crash", "pause", "lost-writes", "failing-writes")
 
 
-
 class Joins(msgspec.Struct, frozen=True):
     """A client subscribes, or stops."""
 
