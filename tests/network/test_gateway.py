@@ -16,6 +16,7 @@ import nats
 import pytest
 
 from concordant.errors import UsageError
+from concordant.machine.effects import Delivery
 from concordant.net.cluster import cluster_from
 from concordant.net.gateway import Gateway
 from concordant.net.node import Node
@@ -127,6 +128,26 @@ async def test_programs_that_know_only_nats_publish_and_read_one_order(
             assert mine == list(range(200))
         assert made.taken_count == made.given_count == 400
         assert not made.refused
+
+
+async def test_a_gap_shows_in_the_next_message_of_its_topics(server: NatsProcess) -> None:
+    async with gateway(server, "gap") as made, plain(server) as client:
+        out = await client.subscribe("gap.out.>")
+        await client.flush()
+        reading = made._reading
+        assert reading is not None
+        gaps = [Delivery((), 99, False, "gap", key=("Order",))]
+        following = reading.next
+
+        async def next_one() -> Delivery:
+            return gaps.pop() if gaps else await following()
+
+        reading.next = next_one  # type: ignore[method-assign]
+        previous = []
+        for topic in ("Order", "Payment", "Order", "Payment"):
+            await asked(client, f"gap.in.{topic}", {"n": 1})
+            previous += [row["previous"] for row in await read(out, 1)]
+        assert previous == [None, None, 99, 2]
 
 
 async def test_every_format_comes_in_and_the_origin_is_kept(server: NatsProcess) -> None:
