@@ -216,7 +216,9 @@ class NatsServer:
                 f"no TLS connection with the NATS server at {where}: {error.reason or error}",
                 hint="name the certificate of its authority, and show one if it asks for it",
             )
-        if error is not None and _is_refusal(error):
+        # Who is refused may be cut off before the server's reason has come.
+        hung_up = isinstance(error, ConnectionResetError | BrokenPipeError)
+        if error is not None and (hung_up or _is_refusal(error)):
             return UsageError(
                 f"the NATS server at {where} does not let us in: {error}",
                 hint="look at user, password, token, credentials or nkey",
