@@ -15,6 +15,7 @@ from dataclasses import replace
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from concordant.sim.protocols import PROTOCOLS
 from tests.campaign import (
     broadcast,
     causal,
@@ -65,6 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
         seed=given.seed,
         job_count=given.jobs,
         policy=by_text[given.policy] if given.policy else None,
+        protocols=tuple(given.protocol or ()),
         case=given.case,
     )
     failed = False
@@ -88,6 +90,13 @@ def _parser() -> argparse.ArgumentParser:
         choices=[str(p) for p in ALL_POLICIES],
         metavar="POLICY",
         help="only this policy",
+    )
+    parser.add_argument(
+        "--protocol",
+        choices=PROTOCOLS,
+        nargs="+",
+        metavar="PROTOCOL",
+        help="in the simulation, only these",
     )
     parser.add_argument("--case", type=int, help="replay the case of this number")
     return parser

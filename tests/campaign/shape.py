@@ -23,6 +23,8 @@ class Options:
     job_count: int = 1
     policy: Policy | None = None
     """Only this policy."""
+    protocols: tuple[str, ...] = ()
+    """Only these protocols of the simulator; none named: all."""
     case: int | None = None
     """Only the case of this number: a replay."""
     progress: Callable[[str, int, int], None] = lambda stage, done, total: None

@@ -95,13 +95,13 @@ def run(options: Options) -> Report:
         return report  # a replay of one case of another campaign
     count = max(1, options.case_count * SEED_COUNT // Options.case_count)
     seeds = range((options.seed - 1) * count, options.seed * count)
-    tallies = {name: Tally(name) for name in PROTOCOLS}
-    total = count * len(PROTOCOLS)
+    tallies = {name: Tally(name) for name in options.protocols or PROTOCOLS}
+    total = count * len(tallies)
     done = 0
     with ProcessPoolExecutor(options.job_count, mp_context=get_context("spawn")) as pool:
         chunks = [
             (name, seeds[start : start + _CHUNK])
-            for name in PROTOCOLS
+            for name in tallies
             for start in range(0, count, _CHUNK)
         ]
         work = [pool.submit(tally, *chunk) for chunk in chunks]
