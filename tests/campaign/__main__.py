@@ -96,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
         choices=PROTOCOLS,
         nargs="+",
         metavar="PROTOCOL",
-        help="in the simulation, only these",
+        help="simulated and over the network, only these",
     )
     parser.add_argument("--case", type=int, help="replay the case of this number")
     return parser

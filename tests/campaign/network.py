@@ -156,9 +156,10 @@ def run(options: Options) -> Report:
     rng = Random(options.seed)
     report.tables.append(_everywhere(options, report.failures))
     outcomes: list[Outcome] = []
-    total = len(TRANSPORTS) * len(KILL_COUNTS)
+    counts = {name: n for name, n in KILL_COUNTS.items() if _wanted(name, options)}
+    total = len(TRANSPORTS) * len(counts)
     for transport in TRANSPORTS:
-        for protocol, kills in KILL_COUNTS.items():
+        for protocol, kills in counts.items():
             with tempfile.TemporaryDirectory() as folder:
                 servers = SERVER_KILL_COUNT if protocol == "sequencer" else 0
                 outcomes.append(
@@ -176,6 +177,10 @@ def run(options: Options) -> Report:
     return report
 
 
+def _wanted(protocol: str, options: Options) -> bool:
+    return protocol in options.protocols or not options.protocols
+
+
 def _everywhere(options: Options, failures: list[str]) -> Table:
     """One scenario with every protocol, undisturbed, by all drivers."""
     table = Table(
@@ -183,7 +188,8 @@ def _everywhere(options: Options, failures: list[str]) -> Table:
         title="One scenario everywhere",
         title_justify="left",
     )
-    cells = [(name, driver) for name in PROTOCOLS_LIVE for driver in ("simulator", *TRANSPORTS)]
+    names = [name for name in PROTOCOLS_LIVE if _wanted(name, options)]
+    cells = [(name, driver) for name in names for driver in ("simulator", *TRANSPORTS)]
     for number, (name, driver) in enumerate(cells, 1):
         scenario = msgspec.structs.replace(read_scenario(EVERYWHERE), protocol=name)
         level = protocol_of(scenario).level
