@@ -92,12 +92,6 @@ def relations_output(
         yield lambda relations: _WRITERS[suffix](relations, temporary)
 
 
-def write_relations(relations: Iterable[Relation], path: Path, *, overwrite: bool = False) -> None:
-    """Write relations to a file by its extension, whole or not at all."""
-    with relations_output(path, overwrite=overwrite) as write:
-        write(relations)
-
-
 def _write_lines(relations: Iterable[Relation], path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="\n") as stream:
         stream.writelines(relation_line(relation) + "\n" for relation in relations)

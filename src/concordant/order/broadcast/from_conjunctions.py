@@ -20,10 +20,6 @@ import msgspec
 from concordant.errors import PeerError
 from concordant.model.kind import Value
 
-TOPIC = "Sent"
-"""The one topic (MIP in the thesis)."""
-
-
 class Sent(msgspec.Struct, frozen=True, gc=False):
     """A message under correlation: whose, its number there, and what, or nothing."""
 
@@ -39,15 +35,6 @@ def majority(count: int) -> int:
     [1, 2, 2, 3, 3]
     """
     return count // 2 + 1
-
-
-def subscription_text(count: int) -> str:
-    """What every process subscribes to.
-
-    >>> subscription_text(5)
-    'everybody: Sent[3] match first consume prefix'
-    """
-    return f"everybody: {TOPIC}[{majority(count)}] match first consume prefix"
 
 
 class TotalOrder(msgspec.Struct):
