@@ -20,6 +20,7 @@ import msgspec
 from concordant.errors import PeerError
 from concordant.model.kind import Value
 
+
 class Sent(msgspec.Struct, frozen=True, gc=False):
     """A message under correlation: whose, its number there, and what, or nothing."""
 
