@@ -8,6 +8,9 @@ answered. Between streams there is no order.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -304,8 +307,7 @@ class FifoClient(Client):
             state.incoming = {s: one for s, one in state.incoming.items() if s[1] not in left}
 
     def _published_before(self, records: tuple[Record, ...]) -> tuple[Event, ...]:
-        kept = [event for one in self._state.outgoing.values() for event in one.kept]
-        return tuple(sorted(kept, key=lambda event: (event.source, event.seq)))
+        return tuple(as_published([one.kept for one in self._state.outgoing.values()]))
 
     def _crash(self, state: Any) -> None:
         for incoming in state.incoming.values():
@@ -335,3 +337,36 @@ def check_kinds(messages: tuple[Message, ...]) -> None:
     for message in messages:
         if type(message) not in _KNOWN:
             raise foreign(message)
+
+
+def as_published(streams: Iterable[Iterable[Event]]) -> list[Event]:
+    """The events of some streams in an order in which one client may have published them.
+
+    A stream has its own order, whoever its sources are; a source has the order of its numbers,
+    whatever the streams.
+    """
+    waiting = [deque(stream) for stream in streams]
+    numbers: dict[str, list[int]] = {}
+    for event in (event for stream in waiting for event in stream):
+        numbers.setdefault(event.source, []).append(event.seq)
+    following = {
+        (source, before): after
+        for source, listed in numbers.items()
+        for before, after in pairwise(sorted(listed))
+    }
+    due = {source: min(listed) for source, listed in numbers.items()}
+    blocked: dict[tuple[str, int], deque[Event]] = {}
+    found: list[Event] = []
+    while waiting:
+        stream = waiting.pop()
+        while stream:
+            event = stream[0]
+            if event.seq != due[event.source]:
+                blocked[event.source, event.seq] = stream
+                break
+            found.append(stream.popleft())
+            due[event.source] = following.get((event.source, event.seq), 0)
+            freed = blocked.pop((event.source, due[event.source]), None)
+            if freed is not None:
+                waiting.append(freed)
+    return found

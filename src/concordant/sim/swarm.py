@@ -15,6 +15,7 @@ import msgspec
 from concordant.errors import UsageError
 from concordant.sim.faults import drawn
 from concordant.sim.network import Latency, NetworkSpec
+from concordant.sim.protocols import check_nodes
 from concordant.sim.run import Outcome, simulate, with_chaos
 from concordant.sim.scenario import (
     Chaos,
@@ -163,6 +164,7 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
 def _possible(scenario: Scenario) -> bool:
     try:
         checked(scenario, place="")
+        check_nodes(scenario)
     except UsageError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""Seeds that once broke total notification order, each with the sentence that explains it."""
+"""Seeds of swarms that once broke a promise, each with the sentence that explains it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from concordant.sim.run import simulate
 from concordant.sim.swarm import random_scenario
 
 SEEDS = [
+    ("fifo", 4001, "after a snapshot, what guests had published was noted source by source"),
     ("sequencing", 50, "nobody acknowledged what a client's earlier life had been sent"),
     ("sequencing-strict", 74, "the same, for a publisher that never spoke to that sequencer again"),
     ("sequencing-replicated", 1032, "repeated parcels were logged again, each a reason to repeat"),
