@@ -218,10 +218,17 @@ def _await(stream: Stream, pipeline: Pipeline, before: int, monitor: Monitor) ->
             last = stream.checkpoint.last()
             if settings.batches_max and last and last.batch - before >= settings.batches_max:
                 break
-    finally:
-        if query.isActive:
-            query.stop()
-        monitor.hear(query.recentProgress)
+    except BaseException:
+        with contextlib.suppress(Exception):  # what ended it is told, not what came of that
+            _stop(query, monitor)
+        raise
+    _stop(query, monitor)
+
+
+def _stop(query: Any, monitor: Monitor) -> None:
+    if query.isActive:
+        query.stop()
+    monitor.hear(query.recentProgress)
 
 
 def _guarantees(subscriptions: Sequence[Subscription]) -> dict[str, dict[str, list[str]]]:
