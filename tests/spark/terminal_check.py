@@ -1,6 +1,7 @@
 """`concordant run` on a terminal: Ctrl-C ends it without noise, and the next run goes on.
 
-Not among the tests of `make test` until it is steady on a busy machine: `pytest tests/spark/terminal_check.py`.
+Not among the tests of `make test` until it is steady on a busy machine:
+`pytest tests/spark/terminal_check.py`.
 """
 
 from __future__ import annotations
