@@ -301,10 +301,11 @@ def _slots(
     record[at.PART_SLOTS] = writer.put(slots)
     record[at.PART_SLOT_COUNT] = len(part.slots)
     # That instances follow the stream matters where something else shrinks a range.
-    order = before + follows if before else []
+    order, acyclic = _along(before + follows if before else [], len(part.slots))
     record[at.PART_BEFORE] = writer.put([word for one in order for word in one])
     record[at.PART_BEFORE_COUNT] = len(order)
     record[at.PART_ORDERED] = int(not tested)
+    record[at.PART_ACYCLIC] = int(acyclic)
     visit = [
         i
         for topic in part.topics
@@ -312,6 +313,21 @@ def _slots(
     ]
     record[at.PART_VISIT] = writer.put(visit)
     return indexes, before
+
+
+def _along(order: list[list[int]], slot_count: int) -> tuple[list[list[int]], bool]:
+    """Order constraints sorted along themselves, or as they were and False if they form a cycle."""
+    rank = [0] * slot_count
+    for _ in range(slot_count):
+        changed = False
+        for record in order:
+            wanted = rank[record[at.BEFORE_SLOT]] + 1
+            if rank[record[at.BEFORE_LATER]] < wanted:
+                rank[record[at.BEFORE_LATER]] = wanted
+                changed = True
+        if not changed:
+            return sorted(order, key=lambda one: rank[one[at.BEFORE_SLOT]]), True
+    return order, False
 
 
 def _bounded(plan: SubscriptionPlan) -> bool:

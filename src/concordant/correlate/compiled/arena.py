@@ -13,6 +13,8 @@ from concordant.correlate.compiled.layout import (
     ARENA_LIMIT,
     BLOCK_KEYS,
     BLOCK_NEXT,
+    ENTRY_BLOCK,
+    ENTRY_HASH,
     Q_CAPACITY,
     Q_DATA,
     Q_DEAD,
@@ -66,7 +68,7 @@ def bits_for(size):
 
 @inlined
 def mix(value, seed):
-    """One step of hashing a key."""
+    """One step of hashing a key; for a given seed, different values stay different."""
     value = (value ^ (seed * _MULTIPLIER)) * -7046029254386353131
     return value ^ ((value >> 32) & 0xFFFFFFFF)
 
@@ -161,23 +163,27 @@ def find_block(plan, subscription, arena, cells, width, row):
         return arena[root + ROOT_FIRST]
     keys = plan[subscription + SUB_KEYS]
     base = row * width
-    place = 0
+    hashed = 0
     for k in range(key_count):
-        place = mix(cells[base + plan[keys + k]], place + 1)
+        hashed = mix(cells[base + plan[keys + k]], hashed + 1)
     mask = (1 << arena[root + ROOT_TABLE_BITS]) - 1
+    place = hashed & mask
     while True:
-        place &= mask
-        block = arena[table + place]
+        entry = table + 2 * place
+        block = arena[entry + ENTRY_BLOCK]
         if block == 0:
             return 0
-        same = True
-        for k in range(key_count):
-            if arena[block + BLOCK_KEYS + k] != cells[base + plan[keys + k]]:
-                same = False
-                break
-        if same:
-            return block
-        place += 1
+        if arena[entry + ENTRY_HASH] == hashed:
+            if key_count == 1:  # `mix` gives different keys different hashes: no need to look
+                return block
+            same = True
+            for k in range(key_count):
+                if arena[block + BLOCK_KEYS + k] != cells[base + plan[keys + k]]:
+                    same = False
+                    break
+            if same:
+                return block
+        place = (place + 1) & mask
 
 
 @compiled
@@ -210,13 +216,14 @@ def make_block(plan, subscription, arena, cells, width, row):
 def _enter_table(arena, table, bits, block, key_count):
     """Put a block into the first free place from its hash on."""
     mask = (1 << bits) - 1
-    place = 0
+    hashed = 0
     for k in range(key_count):
-        place = mix(arena[block + BLOCK_KEYS + k], place + 1)
-    place &= mask
-    while arena[table + place] != 0:
+        hashed = mix(arena[block + BLOCK_KEYS + k], hashed + 1)
+    place = hashed & mask
+    while arena[table + 2 * place + ENTRY_BLOCK] != 0:
         place = (place + 1) & mask
-    arena[table + place] = block
+    arena[table + 2 * place + ENTRY_HASH] = hashed
+    arena[table + 2 * place + ENTRY_BLOCK] = block
 
 
 @compiled
@@ -226,17 +233,17 @@ def _grow_table(plan, subscription, arena):
     old = arena[root + ROOT_TABLE]
     old_bits = arena[root + ROOT_TABLE_BITS]
     bits = max(_TABLE_BITS_MIN, old_bits + 2)
-    table = allocate(arena, bits)
+    table = allocate(arena, bits + 1)
     if table < 0:
         return False
-    for i in range(1 << bits):
+    for i in range(2 << bits):
         arena[table + i] = 0
     block = arena[root + ROOT_FIRST]
     while block != 0:
         _enter_table(arena, table, bits, block, key_count)
         block = arena[block + BLOCK_NEXT]
     if old != 0:
-        release(arena, old, old_bits)
+        release(arena, old, old_bits + 1)
     arena[root + ROOT_TABLE] = table
     arena[root + ROOT_TABLE_BITS] = bits
     return True

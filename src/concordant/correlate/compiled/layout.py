@@ -30,6 +30,7 @@ ARENA_ROOT = 64
 """Subscriptions' root records follow."""
 
 ROOT_TABLE = 0
+"""Address of the partitions' table, see ENTRY_."""
 ROOT_TABLE_BITS = 1
 ROOT_BLOCKS = 2
 ROOT_FIRST = 3
@@ -52,6 +53,11 @@ ROOT_WORST = 18
 ROOT_LINED = 19
 """The line is kept; it starts empty with an explicit cap, else when the cap is reached."""
 ROOT_SIZE = 24
+
+# --- a place of a table of partitions -----------------------------------------------------------
+ENTRY_HASH = 0
+ENTRY_BLOCK = 1
+"""0 where the place is free."""
 
 # --- a queue header in a block (also finished part-relations and the line) ----------------------
 Q_DATA = 0
@@ -190,7 +196,9 @@ PART_BEFORE = 8
 PART_BEFORE_COUNT = 9
 PART_ORDERED = 10
 """Its binary predicates are all order constraints, and no instance has a predicate of its own."""
-PART_SIZE = 11
+PART_ACYCLIC = 11
+"""Its order constraints stand so that those into a slot come before those out of it."""
+PART_SIZE = 12
 
 BEFORE_SLOT = 0
 BEFORE_QUEUE = 1
@@ -384,6 +392,8 @@ AT_STEPS = 10 * SLOTS_MAX
 AT_STACK = 11 * SLOTS_MAX
 AT_AHEAD = 16 * SLOTS_MAX
 """Blocks of the rows ahead, or 0 where they are not known."""
+AT_ONLY = 17 * SLOTS_MAX
+"""The only readers of the rows ahead, or 0 where there is none or several."""
 AHEAD_COUNT = 32
 """Rows whose partitions are looked up together, so that waiting for memory overlaps."""
-SCRATCH_SIZE = AT_AHEAD + AHEAD_COUNT
+SCRATCH_SIZE = AT_ONLY + AHEAD_COUNT

@@ -16,6 +16,7 @@ from concordant.correlate.compiled.layout import (
     AHEAD_COUNT,
     ARENA_FULL,
     AT_AHEAD,
+    AT_ONLY,
     BLOCK_KEYS,
     BLOCK_NEXT,
     CONTROL_ARENA,
@@ -55,7 +56,9 @@ from concordant.correlate.compiled.layout import (
     READER_NEEDS,
     READER_NEEDS_COUNT,
     READER_QUEUE,
+    READER_ROOT,
     READER_SUB,
+    ROOT_ADMITTED,
     ROOT_FIRST,
     ROOT_LINE,
     ROOT_QUEUED,
@@ -74,7 +77,7 @@ from concordant.correlate.compiled.layout import (
     SUB_QUEUES,
     SUB_ROOT,
 )
-from concordant.correlate.compiled.steps import give
+from concordant.correlate.compiled.steps import give, of_use
 from concordant.correlate.compiled.values import run_program
 
 
@@ -161,18 +164,30 @@ def _run(plan, arena, cells, codes, width, rank, scratch, out, control, candidat
             looked = row
             ahead = min(row + AHEAD_COUNT, stop)
             _look_ahead(plan, arena, cells, codes, width, scratch, row, ahead)
-        router = plan[plan[PLAN_TOPICS] + codes[row]]
-        if plan[router + ROUTER_ASKED] == 0:
-            source = plan
-            base = plan[router + ROUTER_ALWAYS]
-            count = plan[router + ROUTER_ALWAYS_COUNT]
+        block = scratch[AT_AHEAD + row - looked]
+        base = AT_ONLY + row - looked
+        if scratch[base] != 0:
+            if (
+                block != 0
+                and control[CONTROL_CANDIDATE] == 0
+                and not of_use(plan, scratch[base], block, arena)
+            ):
+                arena[plan[scratch[base] + READER_ROOT] + ROOT_ADMITTED] += 1
+                continue  # the commonest end of all, so without a call
+            source = scratch
+            count = 1
         else:
-            source = candidates
-            base = 0
-            count = _route(plan, router, cells, width, candidates, row)
+            router = plan[plan[PLAN_TOPICS] + codes[row]]
+            if plan[router + ROUTER_ASKED] == 0:
+                source = plan
+                base = plan[router + ROUTER_ALWAYS]
+                count = plan[router + ROUTER_ALWAYS_COUNT]
+            else:
+                source = candidates
+                base = 0
+                count = _route(plan, router, cells, width, candidates, row)
         for i in range(control[CONTROL_CANDIDATE], count):
             reader = source[base + i]
-            block = scratch[AT_AHEAD + row - looked] if count == 1 else 0
             result = give(
                 plan, reader, arena, cells, width, rank, scratch, out, control, row, block
             )
@@ -210,11 +225,12 @@ def _look_ahead(plan, arena, cells, codes, width, scratch, start, stop):
             prefetch(arena, found + plan[reader + READER_QUEUE])
             if plan[reader + READER_NEEDS_COUNT] > 0:
                 prefetch(arena, found + plan[plan[reader + READER_NEEDS]])
+        scratch[AT_ONLY + row - start] = reader
         scratch[AT_AHEAD + row - start] = found
     for row in range(start, stop):  # by now the queues are near, but not yet what they hold
         found = scratch[AT_AHEAD + row - start]
         if found != 0:
-            reader = plan[plan[plan[PLAN_TOPICS] + codes[row]] + ROUTER_ONLY]
+            reader = scratch[AT_ONLY + row - start]
             header = found + plan[reader + READER_QUEUE]
             prefetch(arena, arena[header + Q_DATA] + arena[header + Q_TAIL])
 

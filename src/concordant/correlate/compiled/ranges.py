@@ -22,6 +22,7 @@ from concordant.correlate.compiled.layout import (
     COL_TIME,
     NO_MATCH,
     OPEN,
+    PART_ACYCLIC,
     PART_BEFORE,
     PART_BEFORE_COUNT,
     PART_SLOT_COUNT,
@@ -80,70 +81,90 @@ def shrink_to_time(plan, part, block, arena, cells, width, scratch, oldest):
 
 
 @compiled
-def shrink_to_order(plan, part, block, arena, cells, width, scratch):
+def shrink_to_order(plan, part, block, arena, cells, width, scratch, lower, upper):
     """Shrink the slots' ranges by order constraints: NO_MATCH, OPEN, or SETTLED.
 
     Constraints of the form "earlier than" are closed under minimum, so once nothing shrinks any
-    more the lower ends satisfy them all, and so do the upper ends.
+    more the lower ends satisfy them all, and so do the upper ends. Who needs only the `lower` ends
+    or only the `upper` ones says so: each alone tells whether there is a match.
     """
-    count = plan[part + PART_BEFORE_COUNT]
-    if count == 0:
+    if plan[part + PART_BEFORE_COUNT] == 0:
         return SETTLED
-    start = plan[part + PART_BEFORE]
-    stop = start + count * BEFORE_SIZE
     for _ in range(plan[part + PART_SLOT_COUNT] + 1):
-        changed = False
-        address = start
-        while address < stop:  # lower ends, along the constraints
-            one = plan[address + BEFORE_SLOT]
-            other = plan[address + BEFORE_LATER]
-            low = scratch[AT_LOW + one]
-            old = scratch[AT_LOW + other]
-            new = old
-            column = plan[address + BEFORE_COLUMN]
-            if column == -1:
-                new = max(old, low + 1)
-            else:
-                data = arena[block + plan[address + BEFORE_QUEUE] + Q_DATA]
-                value = cell(cells, width, row_at(arena, data + low), column)
-                column = plan[address + BEFORE_LATER_COLUMN]
-                strict = plan[address + BEFORE_STRICT] != 0
-                data = arena[block + plan[address + BEFORE_LATER_QUEUE] + Q_DATA]
-                first = cell(cells, width, row_at(arena, data + old), column)
-                if first < value or (strict and first == value):
-                    high = scratch[AT_HIGH + other]
-                    new = first_from(arena, data, old, high, cells, width, column, value, strict)
-            if new != old:
-                if new >= scratch[AT_HIGH + other]:
-                    return NO_MATCH
-                scratch[AT_LOW + other] = new
-                changed = True
-            address += BEFORE_SIZE
-        while address > start:  # upper ends, against them
-            address -= BEFORE_SIZE
-            one = plan[address + BEFORE_SLOT]
-            other = plan[address + BEFORE_LATER]
-            high = scratch[AT_HIGH + other]
-            old = scratch[AT_HIGH + one]
-            new = old
-            if plan[address + BEFORE_COLUMN] == -1:
-                new = min(old, high - 1)
-            else:
-                data = arena[block + plan[address + BEFORE_LATER_QUEUE] + Q_DATA]
-                column = plan[address + BEFORE_LATER_COLUMN]
-                value = cell(cells, width, row_at(arena, data + high - 1), column)
-                column = plan[address + BEFORE_COLUMN]
-                strict = plan[address + BEFORE_STRICT] != 0
-                data = arena[block + plan[address + BEFORE_QUEUE] + Q_DATA]
-                last = cell(cells, width, row_at(arena, data + old - 1), column)
-                if last > value or (strict and last == value):
-                    low = scratch[AT_LOW + one]
-                    new = first_from(arena, data, low, old, cells, width, column, value, not strict)
-            if new != old:
-                if new <= scratch[AT_LOW + one]:
-                    return NO_MATCH
-                scratch[AT_HIGH + one] = new
-                changed = True
-        if not changed:
+        changed = 0
+        if lower:
+            changed = _raise_lower_ends(plan, part, block, arena, cells, width, scratch)
+            if changed < 0:
+                return NO_MATCH
+        if upper:
+            lowered = _lower_upper_ends(plan, part, block, arena, cells, width, scratch)
+            if lowered < 0:
+                return NO_MATCH
+            changed += lowered
+        if changed == 0 or plan[part + PART_ACYCLIC]:
             return SETTLED
     return OPEN
+
+
+@compiled
+def _raise_lower_ends(plan, part, block, arena, cells, width, scratch):
+    """Once along the constraints; 1 if an end moved, 0 if none did, -1 if a range is empty."""
+    changed = 0
+    address = plan[part + PART_BEFORE]
+    for _ in range(plan[part + PART_BEFORE_COUNT]):
+        low = scratch[AT_LOW + plan[address + BEFORE_SLOT]]
+        other = plan[address + BEFORE_LATER]
+        old = scratch[AT_LOW + other]
+        new = old
+        column = plan[address + BEFORE_COLUMN]
+        if column == -1:
+            new = max(old, low + 1)
+        else:
+            data = arena[block + plan[address + BEFORE_QUEUE] + Q_DATA]
+            value = cell(cells, width, row_at(arena, data + low), column)
+            column = plan[address + BEFORE_LATER_COLUMN]
+            strict = plan[address + BEFORE_STRICT] != 0
+            data = arena[block + plan[address + BEFORE_LATER_QUEUE] + Q_DATA]
+            first = cell(cells, width, row_at(arena, data + old), column)
+            if first < value or (strict and first == value):
+                high = scratch[AT_HIGH + other]
+                new = first_from(arena, data, old, high, cells, width, column, value, strict)
+        if new != old:
+            if new >= scratch[AT_HIGH + other]:
+                return -1
+            scratch[AT_LOW + other] = new
+            changed = 1
+        address += BEFORE_SIZE
+    return changed
+
+
+@compiled
+def _lower_upper_ends(plan, part, block, arena, cells, width, scratch):
+    """Once against the constraints; answers as above."""
+    changed = 0
+    address = plan[part + PART_BEFORE] + plan[part + PART_BEFORE_COUNT] * BEFORE_SIZE
+    for _ in range(plan[part + PART_BEFORE_COUNT]):
+        address -= BEFORE_SIZE
+        one = plan[address + BEFORE_SLOT]
+        high = scratch[AT_HIGH + plan[address + BEFORE_LATER]]
+        old = scratch[AT_HIGH + one]
+        new = old
+        if plan[address + BEFORE_COLUMN] == -1:
+            new = min(old, high - 1)
+        else:
+            data = arena[block + plan[address + BEFORE_LATER_QUEUE] + Q_DATA]
+            column = plan[address + BEFORE_LATER_COLUMN]
+            value = cell(cells, width, row_at(arena, data + high - 1), column)
+            column = plan[address + BEFORE_COLUMN]
+            strict = plan[address + BEFORE_STRICT] != 0
+            data = arena[block + plan[address + BEFORE_QUEUE] + Q_DATA]
+            last = cell(cells, width, row_at(arena, data + old - 1), column)
+            if last > value or (strict and last == value):
+                low = scratch[AT_LOW + one]
+                new = first_from(arena, data, low, old, cells, width, column, value, not strict)
+        if new != old:
+            if new <= scratch[AT_LOW + one]:
+                return -1
+            scratch[AT_HIGH + one] = new
+            changed = 1
+    return changed

@@ -157,17 +157,20 @@ def search(plan, subscription, part, block, arena, cells, width, rank, scratch, 
     for slot in range(slot_count):
         if scratch[AT_LOW + slot] >= scratch[AT_HIGH + slot]:
             return False
-    ends = shrink_to_order(plan, part, block, arena, cells, width, scratch)
-    if ends == NO_MATCH:
-        return False
-    if (
-        ends == SETTLED
-        and plan[part + PART_ORDERED]
+    near = (
+        plan[part + PART_ORDERED]
         and plan[subscription + SUB_CONTIGUOUS] < 0
         and (anchored or plan[subscription + SUB_WITHIN] < 0)
-        and _take_ends(plan, subscription, part, block, arena, scratch)
-    ):
-        return True
+    )
+    if near:  # one end of each range is the match, unless it was removed
+        recent = plan[subscription + SUB_RECENT] != 0
+        ends = shrink_to_order(plan, part, block, arena, cells, width, scratch, not recent, recent)
+        if ends == NO_MATCH:
+            return False
+        if ends == SETTLED and _take_ends(plan, subscription, part, block, arena, scratch):
+            return True
+    if shrink_to_order(plan, part, block, arena, cells, width, scratch, True, True) == NO_MATCH:
+        return False
     free = 0
     for i in range(slot_count):
         slot = plan[plan[part + PART_VISIT] + i]

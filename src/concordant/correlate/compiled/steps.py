@@ -112,7 +112,7 @@ def give(plan, reader, arena, cells, width, rank, scratch, out, control, row, bl
     root = plan[reader + READER_ROOT]
     if block == 0:
         block = find_block(plan, subscription, arena, cells, width, row)
-    if plan[reader + READER_NEEDS_COUNT] > 0 and not _of_use(plan, reader, block, arena):
+    if not of_use(plan, reader, block, arena):
         arena[root + ROOT_ADMITTED] += 1
         return DONE
     if block == 0:
@@ -190,11 +190,13 @@ def give(plan, reader, arena, cells, width, rank, scratch, out, control, row, bl
 
 
 @inlined
-def _of_use(plan, reader, block, arena):
+def of_use(plan, reader, block, arena):
     """Is what must come before an event of this topic queued, or a match left over for it to find?
 
     Otherwise the event can never be part of a match: what comes later comes too late.
     """
+    if plan[reader + READER_NEEDS_COUNT] == 0:
+        return True
     if block == 0:
         return False
     if arena[block + plan[reader + READER_LEFTOVER]]:
