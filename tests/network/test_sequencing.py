@@ -38,6 +38,21 @@ def test_a_sequencer_that_is_killed_loses_and_doubles_nothing_over_nats(tmp_path
     assert cases["Validity"] > 200
 
 
+def test_a_node_of_replicas_that_is_killed_loses_and_doubles_nothing_over_tcp(
+    tmp_path: Path,
+) -> None:
+    scenario = msgspec.structs.replace(SCENARIO, protocol="sequencing-replicated")
+    live = Live(scenario, tmp_path / "live", transport="tcp")
+    try:
+        live.wait_until(lambda: live.delivered_count() > 40)
+        live.kill("r1")  # it leads every sequencer
+        live.wait_for_the_end()
+        cases = judged(live)
+    finally:
+        live.stop()
+    assert cases["Validity"] > 200
+
+
 def test_topics_are_subscribed_and_left_while_events_flow(tmp_path: Path) -> None:
     changing = msgspec.structs.replace(
         SCENARIO,

@@ -21,7 +21,7 @@ from concordant.machine.detector import DetectorOptions
 from concordant.machine.instant import SECOND
 from concordant.model.kind import RESERVED, Kind
 from concordant.model.topic import Topic, schemas
-from concordant.net.roles import STRATEGIES, Setting, Strategy, part_of, rendezvous
+from concordant.net.roles import STRATEGIES, Part, Setting, Strategy, part_of, rendezvous
 from concordant.order.client import ClientOptions
 from concordant.order.sequencing.messages import SequencingOptions
 
@@ -107,6 +107,9 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     its servers are those of [nats], whatever the transport."""
     topics: dict[str, dict[str, str]] = {}
     """Kinds of attributes, by topic: patterns are checked against them."""
+    together: dict[str, tuple[str, ...]] = {}
+    """Topics that are usually subscribed together, by any name: where events of one order pass
+    several machines, they are placed by this."""
     parameters: dict[str, int] = {}
 
     @property
@@ -130,18 +133,19 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def setting(self, node: str) -> Setting:
         """What the makers of machines are told."""
-        bare = Setting(node, self.names, {}, tuple(self.topics), self.parameters)
+        together = tuple(self.together.values())
+        bare = Setting(node, self.names, {}, tuple(self.topics), together, self.parameters)
         placed = {}
         for strategy in self.strategies:
             for part in strategy.parts(bare):
                 if not part.everywhere:
                     key = f"{strategy.name}/{part.name}"
-                    placed[key] = part_of(self._place(key), strategy.name, part.name)
+                    placed[key] = part_of(self._place(key, part), strategy.name, part.name)
         return msgspec.structs.replace(bare, placed=placed)
 
-    def _place(self, key: str) -> str:
-        named = self.placed.get(key)
-        if named is not None:
+    def _place(self, key: str, part: Part) -> str:
+        named = self.placed.get(key) or part.home
+        if named:
             return named
         return self.names[0] if self.cluster.placement == "first" else self.home(key)
 
@@ -268,6 +272,14 @@ def _check_topics(found: Cluster, place: str) -> None:
                     f"there is no kind {kind!r}",
                     hint=f"the kinds are {', '.join(kinds)}",
                     place=where,
+                )
+    for name, topics in found.together.items():
+        for topic in topics:
+            if topic not in found.topics:
+                raise UsageError(
+                    f"the topic {topic!r} is not declared",
+                    hint="write a table [topics." + topic + "]",
+                    place=f"{place}: [together] {name}",
                 )
 
 

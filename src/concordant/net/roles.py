@@ -13,7 +13,6 @@ The module knows addresses and how machines are made. It starts nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from hashlib import blake2b
 
 import msgspec
 
@@ -39,6 +38,7 @@ from concordant.machine.saved import Saved
 from concordant.machine.view import View
 from concordant.model.subscription import Subscription
 from concordant.model.topic import Schemas
+from concordant.net import sequencing_roles
 from concordant.net.strategy import (
     TRANSPORTS,
     Make,
@@ -48,6 +48,7 @@ from concordant.net.strategy import (
     Strategy,
     part_of,
     publisher_of,
+    rendezvous,
 )
 from concordant.order import replication
 from concordant.order.broadcast.logs import BASELINES, REPLICAS
@@ -76,27 +77,6 @@ from concordant.order.merging.messages import MESSAGES as MERGING_MESSAGES
 from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.records import RECORDS as MERGING_RECORDS
 from concordant.order.none import NoneClient
-from concordant.order.sequencing.client import SequencingClient
-from concordant.order.sequencing.coordinator import Coordinator
-from concordant.order.sequencing.messages import (
-    Asked,
-    Born,
-    Condensed,
-    Confirmed,
-    GivenUp,
-    Handled,
-    Parcel,
-    Passed,
-    Proposed,
-    Receipt,
-    Renew,
-    Renewed,
-    Report,
-    SequencingOptions,
-    Signed,
-    Survey,
-)
-from concordant.order.sequencing.sequencer import TopicSequencer
 from concordant.order.streams import Ask, Gone, Here, Mark, Numbered, Where
 
 __all__ = [
@@ -298,58 +278,6 @@ def _causal() -> Strategy:
     )
 
 
-def _sequencing(name: str, level: str, edge_on: int) -> Strategy:
-    """One sequencer for each topic that the cluster file declares, ranked in its order."""
-
-    def options(setting: Setting) -> SequencingOptions:
-        found: SequencingOptions = setting.options(SequencingOptions)
-        return msgspec.structs.replace(found, edge_on=edge_on)
-
-    def addresses(setting: Setting) -> dict[str, str]:
-        placed = setting.placed
-        return {topic: placed.get(f"{name}/{topic}", topic) for topic in setting.topics}
-
-    def client(setting: Setting, address: str) -> Publisher:
-        return SequencingClient(
-            address,
-            sequencers=addresses(setting),
-            publishes=None,
-            options=options(setting),
-        )
-
-    def sequencer(topic: str) -> Make:
-        return lambda setting, address: TopicSequencer(
-            topic,
-            sequencers=addresses(setting),
-            coordinator=setting.placed.get(f"{name}/{_RANKING}", _RANKING),
-            options=options(setting),
-        )
-
-    def coordinator(setting: Setting, address: str) -> Machine:
-        del address
-        return Coordinator(addresses(setting), options=options(setting))
-
-    return Strategy(
-        level,
-        name,
-        declared=True,
-        subscriber=client,
-        publisher=client,
-        parts=lambda setting: (
-            *(Part(topic, sequencer(topic)) for topic in setting.topics),
-            *((Part(_RANKING, coordinator),) if setting.topics else ()),
-        ),
-        messages=(Parcel, Receipt, Signed, Mark, Ask, Gone, Survey, Report, Renew, Renewed),
-        records=(
-            *(Published, Delivered, Joined, Left, Installed),
-            *(Born, Asked, Confirmed, Passed, Handled, Condensed, Proposed, GivenUp),
-        ),
-    )
-
-
-_RANKING = "ranking*"
-"""The part that changes the ranking; no topic is called so."""
-
 _ENTRIES = (
     Strategy(
         "none",
@@ -392,8 +320,7 @@ _ENTRIES = (
         compacts=True,
     ),
     _causal(),
-    _sequencing("sequencing", "total", 2),
-    _sequencing("sequencing-strict", "total strict", 1),
+    *sequencing_roles.entries(),
     *map(_baseline, BASELINES),
     _merging(),
 )
@@ -462,18 +389,3 @@ def supported() -> list[dict[str, str]]:
 def message_kinds(strategies: Iterable[Strategy]) -> tuple[type[Message], ...]:
     """Every kind of message that these strategies send, each once."""
     return tuple(dict.fromkeys(kind for one in strategies for kind in one.messages))
-
-
-# --- placement ------------------------------------------------------------------------------------
-
-
-def rendezvous(key: str, nodes: Iterable[str]) -> str:
-    """The node of a key by rendezvous hashing: each node draws a number, the greatest has it.
-
-    Everybody who knows the nodes finds the same one, and a node that comes or goes moves only what
-    is its own.
-
-    >>> rendezvous("sequencer/sequencer", ["n1", "n2", "n3"])
-    'n1'
-    """
-    return max(nodes, key=lambda node: (blake2b(f"{node}\0{key}".encode()).digest(), node))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any, Protocol
 
 import msgspec
@@ -26,6 +27,8 @@ class Setting(msgspec.Struct, frozen=True):
     """Address of every part that exists once, by `strategy/part`."""
     topics: tuple[str, ...] = ()
     """The topics that the cluster file declares, for strategies that must know them beforehand."""
+    together: tuple[tuple[str, ...], ...] = ()
+    """Topics that are usually subscribed together, as far as the cluster file says so."""
     parameters: Mapping[str, Any] = {}
     """Waiting times and bounds, by the names of the options that have them."""
 
@@ -77,6 +80,8 @@ class Part(msgspec.Struct, frozen=True):
     make: Make
     everywhere: bool = False
     """One at each node; otherwise one, on the node that the placement policy names."""
+    home: str = ""
+    """The node that the strategy wants for it, in place of the policy."""
 
 
 class Strategy(msgspec.Struct, frozen=True):
@@ -111,3 +116,28 @@ class Strategy(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if not self.feed:
             msgspec.structs.force_setattr(self, "feed", self.name)
+
+
+# --- placement ------------------------------------------------------------------------------------
+
+
+def rendezvous(key: str, nodes: Iterable[str]) -> str:
+    """The node of a key by rendezvous hashing: each node draws a number, the greatest has it.
+
+    Everybody who knows the nodes finds the same one, and a node that comes or goes moves only what
+    is its own.
+
+    >>> rendezvous("sequencer/sequencer", ["n1", "n2", "n3"])
+    'n1'
+    """
+    return homes(key, nodes)[0]
+
+
+def homes(key: str, nodes: Iterable[str], *, first: str = "") -> list[str]:
+    """All nodes in the order in which they are to have something of a key.
+
+    >>> homes("sequencer/sequencer", ["n1", "n2", "n3"], first="n2")
+    ['n2', 'n1', 'n3']
+    """
+    drawn = {node: blake2b(f"{node}\0{key}".encode()).digest() for node in nodes}
+    return sorted(drawn, key=lambda node: (node == first, drawn[node], node), reverse=True)

@@ -12,7 +12,7 @@ from concordant.order.sequencing.client import SequencingClient
 from concordant.order.sequencing.coordinator import Coordinator
 from concordant.order.sequencing.messages import COORDINATOR, SequencingOptions, sequencer_of
 from concordant.order.sequencing.overlap import overlap
-from concordant.order.sequencing.replicated import Reaching, Replicated
+from concordant.order.sequencing.replicated import ReachingClient, Replicated
 from concordant.order.sequencing.sequencer import TopicSequencer
 from concordant.sim.scenario import Scenario
 from concordant.sim.world import World
@@ -96,9 +96,7 @@ def build_replicated(
             shared = {"service_us": shape.service_us, "sync_us": shape.sync_us}
             world.add(address, replica, node=node, **shared)
 
-    def client(*given: Any, **others: Any) -> Reaching:
-        return Reaching(SequencingClient(*given, **others), services)
-
+    client = partial(ReachingClient, services=services)
     clients(client, world, scenario, layout, options=options, sequencers=sequencers)
 
 

@@ -44,6 +44,47 @@ def test_a_good_file_says_who_hosts_what() -> None:
     assert by_first.setting("n2").placed["sequencer/sequencer"].startswith("n1/")
 
 
+MANY = (
+    '[cluster]\nname = "shop"\nstrategies = ["sequencing", "sequencing-replicated"]\n'
+    + "".join(
+        f'[nodes.n{n}]\ndoor = "127.0.0.1:{7400 + n}"\naddress = "127.0.0.1:{7500 + n}"\n'
+        for n in range(1, 4)
+    )
+    + "".join(f"[topics.T{n}]\n" for n in range(1, 13))
+)
+
+
+def homes_in(text: str, strategy: str) -> dict[str, str]:
+    """The node of every part of a strategy."""
+    placed = cluster_from(text).setting("n1").placed
+    mine = [address.split("/") for key, address in placed.items() if key.startswith(f"{strategy}/")]
+    return {part: node for node, _, part in mine}
+
+
+def test_topics_that_are_subscribed_together_are_sequenced_on_one_node() -> None:
+    groups = [[f"T{n}" for n in range(first, 13, 3)] for first in (1, 2, 3)]
+    told = "[together]\n" + "".join(f"g{n} = {group}\n" for n, group in enumerate(groups))
+    for strategy, first in (("sequencing", ""), ("sequencing-replicated", "*1")):
+        untold, known = homes_in(MANY, strategy), homes_in(MANY + told, strategy)
+        assert [{known[f"{topic}{first}"] for topic in group} for group in groups] == [
+            {"n1"},
+            {"n2"},
+            {"n3"},
+        ]
+        assert any(len({untold[f"{topic}{first}"] for topic in group}) > 1 for group in groups)
+    pinned = MANY + told + '[placed]\n"sequencing/T1" = "n3"\n'
+    assert homes_in(pinned, "sequencing")["T1"] == "n3"
+
+
+def test_replicas_of_a_sequencer_have_nodes_of_their_own() -> None:
+    found = homes_in(MANY, "sequencing-replicated")
+    for which in (*(f"T{n}" for n in range(1, 13)), "ranking*"):
+        assert {found[f"{which}*{n}"] for n in (1, 2, 3)} == {"n1", "n2", "n3"}
+    assert {found[f"T{n}*1"] for n in range(1, 13)} == {"n1", "n2", "n3"}  # all nodes lead some
+    alone = MANY.replace(MANY[MANY.index("[nodes.n3]") : MANY.index("[topics.T1]")], "")
+    assert "T1*2" not in homes_in(alone, "sequencing-replicated")  # two nodes: no majority to gain
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -63,6 +104,7 @@ def test_a_good_file_says_who_hosts_what() -> None:
         ('n = "int"', 'time = "int"', "x.toml: [topics.Order] time: every event has that"),
         ("[topics", "[parameters]\nask_us = 0\n[topics", "[parameters] ask_us: a parameter is"),
         ("[topics", "[parameters]\nx = 1\n[topics", "[parameters]: there is no parameter 'x'"),
+        ("[topics", "[together]\na = ['Gone']\n[topics", "[together] a: the topic 'Gone' is not"),
         ("[topics", "[limits]\nsessions_max = 0\n[topics", "[limits] sessions_max: a limit is"),
         (
             "[topics",

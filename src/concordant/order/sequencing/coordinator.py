@@ -72,8 +72,8 @@ class _State(msgspec.Struct):
 class Coordinator:
     """Installs rankings."""
 
-    decides = frozenset({_GIVE_UP, _SURVEY})
-    wakes = (ACKNOWLEDGE, REPEAT, _GIVE_UP)
+    decides: frozenset[str] = frozenset({_GIVE_UP, _SURVEY})
+    wakes: tuple[str, ...] = (ACKNOWLEDGE, REPEAT, _GIVE_UP)
 
     def __init__(
         self, sequencers: Mapping[str, str], *, options: SequencingOptions | None = None

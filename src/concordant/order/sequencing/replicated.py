@@ -23,6 +23,7 @@ from concordant.machine.inputs import Command, Input, Message, Received, Record,
 from concordant.machine.instant import Instant
 from concordant.order import replication
 from concordant.order.replication import Outbox, Replica, ReplicationOptions
+from concordant.order.sequencing.client import SequencingClient
 from concordant.order.sequencing.messages import Parcel, Receipt, Report, Rerank
 
 _WORK = "work"
@@ -100,37 +101,35 @@ class Reach(msgspec.Struct):
         return found
 
 
-class Reaching:
-    """A client of services that have replicas."""
+class ReachingClient(SequencingClient):
+    """A client of sequencers that have replicas."""
 
-    def __init__(self, machine: Machine, services: Mapping[str, tuple[str, ...]]) -> None:
-        self._machine = machine
+    def __init__(
+        self, name: str, *, services: Mapping[str, tuple[str, ...]], **others: Any
+    ) -> None:
+        """`services` names the replicas of all services."""
         self._reach = Reach(dict(services))
+        super().__init__(name, **others)
 
     def handle(self, now: Instant, given: Input) -> list[Effect]:
-        heard = given
         if isinstance(given, Received):
             before = dict(self._reach.spoke)
             heard = Received(self._reach.heard(given.source), given.messages, given.cause)
             try:
-                effects = self._machine.handle(now, heard)
+                effects = super().handle(now, heard)
             except BaseException:
                 self._reach.spoke = before
                 raise
         else:
-            effects = self._machine.handle(now, heard)
+            effects = super().handle(now, given)
         return self._reach.out(effects, everywhere=not isinstance(given, Received | Command))
 
-    @property
-    def held_count(self) -> int:
-        return self._machine.held_count
-
     def snapshot(self) -> bytes:
-        return _encode((self._machine.snapshot(), self._reach))
+        return _encode((super().snapshot(), self._reach))
 
     def restore(self, data: bytes) -> None:
-        machine, self._reach = msgspec.msgpack.decode(data, type=tuple[bytes, Reach])
-        self._machine.restore(machine)
+        client, self._reach = msgspec.msgpack.decode(data, type=tuple[bytes, Reach])
+        super().restore(client)
 
 
 class _State(msgspec.Struct):

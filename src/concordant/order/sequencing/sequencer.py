@@ -81,7 +81,7 @@ class TopicSequencer:
     """Gives the events of one topic their places among all topics."""
 
     decides: frozenset[str] = frozenset()
-    wakes = (ACKNOWLEDGE, REPEAT, _MARK)
+    wakes: tuple[str, ...] = (ACKNOWLEDGE, REPEAT, _MARK)
 
     def __init__(
         self,
