@@ -422,7 +422,8 @@ class Replica(msgspec.Struct):
             self.entries += new
             out.keep(Grown(self.log, tuple(new)))
         self.commit = max(self.commit, min(message.commit, self.length))
-        out.send(source, Kept(self.log, message.epoch, self.length))
+        if message.entries or message.first != self.length:  # the leader knows of the others
+            out.send(source, Kept(self.log, message.epoch, self.length))
 
     def _overtaken(self, now: Instant, epoch: int) -> None:
         self.above = max(self.above, epoch)

@@ -274,7 +274,7 @@ class PaxosLog(msgspec.Struct):
             self.sent = self.next
         else:
             for to in self._others():
-                out.send(to, Propose(self.promised, self.commit, (), self.commit))
+                out.send(to, Propose(self.promised, self.next, (), self.commit))
 
     def _stand(self, now: Instant, out: Outbox) -> None:
         count = self.options.replica_count
@@ -367,7 +367,7 @@ class PaxosLog(msgspec.Struct):
         if message.ballot > self.promised:
             self._step_down(now)
             self.promised = message.ballot
-        self.seen_at, self.tries = now, 0
+        self.seen_at, before = now, self.commit
         votes = tuple(
             Vote(slot, message.ballot, value)
             for slot, value in enumerate(message.values, message.first)
@@ -386,6 +386,10 @@ class PaxosLog(msgspec.Struct):
                 out.send(source, Learn(self.commit))
                 break
             self.values.append(vote.value)
+        # A leader that is heard and decides nothing may only need more time on slow links.
+        settled = message.first + len(message.values) == message.decided
+        if self.commit > before or (settled and self.commit == message.decided):
+            self.tries = 0
 
     def _accepted(self, source: int, message: Accept) -> None:
         if self.leading and message.ballot == self.promised:

@@ -58,17 +58,19 @@ class Holds(msgspec.Struct, frozen=True, tag=True, gc=False):
     token: Token
 
 
-class Passed(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Durable: this member has passed the token on, as it is here."""
-
-    token: Token
-
-
 class Placed(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Durable: an event has this position."""
 
     position: int
     event: Event
+
+
+class Passed(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Durable: this member has passed the token on, as it is here, and placed these before. One
+    record: after a crash between the two, the member would place others at the same positions."""
+
+    token: Token
+    placed: tuple[Placed, ...] = ()
 
 
 RECORDS = (Holds, Passed, Placed)
@@ -188,9 +190,15 @@ class TokenMember:
         state = self._state
         if position < state.incoming.next or position in state.incoming.held:
             return
-        out.append(Persist((Placed(position, event),), cause))
-        for ready in state.incoming.accept(position, event):
-            state.log.append(ready)
+        placed = Placed(position, event)
+        out.append(Persist((placed,), cause))
+        self._took([placed])
+
+    def _took(self, placed: Sequence[Placed]) -> None:
+        """Events have these positions for good."""
+        for one in placed:
+            for ready in self._state.incoming.accept(one.position, one.event):
+                self._state.log.append(ready)
 
     # --- the token ----------------------------------------------------------------------------
 
@@ -245,10 +253,8 @@ class TokenMember:
                 n += 1
         passed = Token(token.number + 1, position, last)
         state.token, state.passed, state.seen = None, passed, token.number
-        out.append(Persist((*placed, Passed(passed)), cause))
-        for one in placed:
-            for ready in state.incoming.accept(one.position, one.event):
-                state.log.append(ready)
+        out.append(Persist((Passed(passed, tuple(placed)),), cause))
+        self._took(placed)
         sent = tuple(Numbered(self._stream, one.position, one.event) for one in placed)
         if sent:
             out.append(Disseminate(BROADCAST, sent, cause))
@@ -267,11 +273,11 @@ class TokenMember:
         state, cause = self._state, given.cause
         for record in given.records:
             if isinstance(record, Placed):
-                for ready in state.incoming.accept(record.position, record.event):
-                    state.log.append(ready)
+                self._took([record])
             elif isinstance(record, Holds):
                 state.token, state.passed, state.seen = record.token, None, record.token.number
             elif isinstance(record, Passed):
+                self._took(record.placed)
                 number = record.token.number
                 state.token, state.passed, state.seen = None, record.token, number - 1
         out.append(Listen((BROADCAST,), cause))

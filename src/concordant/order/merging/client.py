@@ -19,12 +19,11 @@ import msgspec
 from concordant.errors import UsageError
 from concordant.machine.effects import Deliver, Delivery, Effect, Note, Persist, Send, SetTimer
 from concordant.machine.holdback import Holdback
-from concordant.machine.inputs import Command, Message, Received, Record, Request, Started
+from concordant.machine.inputs import Command, Input, Message, Received, Record, Request, Started
 from concordant.machine.instant import Instant
-from concordant.model.event import Event
 from concordant.model.subscription import Subscription
 from concordant.model.topic import Schemas
-from concordant.order.client import Client, Published, foreign
+from concordant.order.client import Published, foreign
 from concordant.order.merging.inflow import Inflow
 from concordant.order.merging.matcher import Correlating, Matcher, Plain
 from concordant.order.merging.merge import awaited, first_head, unmarked
@@ -43,8 +42,8 @@ from concordant.order.merging.messages import (
     Recut,
 )
 from concordant.order.merging.options import MergingOptions
-from concordant.order.merging.outlet import Outlet
-from concordant.order.merging.overlay import first_replica, hosts_of, name_of, signature_named
+from concordant.order.merging.overlay import first_replica, name_of
+from concordant.order.merging.publisher import MergedPublisher
 from concordant.order.merging.records import (
     Begun,
     Closed,
@@ -56,7 +55,6 @@ from concordant.order.merging.records import (
     Through,
 )
 from concordant.order.merging.stream import Stream, Wanted, wanted
-from concordant.order.streams import Numbered
 
 _TICK = "tick"
 _KNOWN = frozenset({Accepted, Elsewhere, Batch, Ended, Queues})
@@ -67,10 +65,8 @@ class _Saved(msgspec.Struct):
     matchers: dict[str, bytes]
 
 
-class MergedClient(Client):
+class MergedClient(MergedPublisher):
     """See the module's text."""
-
-    _state: MergedState
 
     def __init__(
         self,
@@ -84,23 +80,25 @@ class MergedClient(Client):
     ) -> None:
         """`topics` are delivered event by event, `subscriptions` as relations, both from the start;
         `schemas` are needed for subscriptions."""
-        super().__init__(name, **others)
-        self._hosts = tuple(hosts)
-        self._merging = merging or MergingOptions()
+        super().__init__(name, hosts=hosts, merging=merging, **others)
         self._schemas = schemas or {}
         self._matchers: dict[str, Matcher] = {}
         self._first = [one for each in subscriptions for one in wanted(each)]
         self._first += [Wanted(None, topic=topic) for topic in self._state.topics]
 
-    def _new_state(self, topics: dict[str, bool]) -> Any:
-        return MergedState(topics)
+    def handle(self, now: Instant, given: Input) -> list[Effect]:
+        out = super().handle(now, given)
+        if self._state.resting and self._restless:
+            self._state.resting = False
+            out.append(SetTimer(_TICK, now + self._merging.tick_us, given.cause))
+        return out
 
-    def _listen(self, topics: tuple[str, ...], cause: int, out: list[Effect]) -> None:
-        """Nothing is disseminated."""
-
-    def _replicas(self, merger: str) -> tuple[str, ...]:
-        count = self._merging.replication.replica_count
-        return hosts_of(signature_named(merger), self._hosts, count)
+    @property
+    def _restless(self) -> bool:
+        """Can something be overdue soon? Who only listens looks more rarely."""
+        return self.held_count > 0 or any(
+            one.inflow.asked_at > one.inflow.heard_at for one in self._state.streams.values()
+        )
 
     def _matcher(self, one: Wanted) -> Matcher:
         if one.subscription is None:
@@ -127,18 +125,6 @@ class MergedClient(Client):
                 for one in wanted(request.subscription):
                     self._matcher(one)  # it raises if a topic or an attribute is unknown
         super()._check(tuple(one for one in requests if not isinstance(one, Correlate | Drop)))
-
-    @property
-    def room(self) -> int:
-        waiting = sum(len(one.waiting) for one in self._state.outlets.values())
-        return self._merging.outbox_count_max - waiting
-
-    def _check_room(self, count: int) -> None:
-        if count > self.room:
-            raise UsageError(
-                f"{self.name} has no room for {count:,} more events on their way to the roots",
-                hint="publish more slowly, or raise outbox_count_max",
-            )
 
     def _obey(self, now: Instant, given: Command, out: list[Effect]) -> None:
         others: list[Request] = []
@@ -172,27 +158,6 @@ class MergedClient(Client):
     def _leave(self, now: Instant, topics: tuple[str, ...], cause: int, out: list[Effect]) -> None:
         self._close(now, [one for one in topics if one in self._state.streams], cause, out)
 
-    # --- publisher ----------------------------------------------------------------------------
-
-    def _spread(self, now: Instant, events: list[Event], cause: int, out: list[Effect]) -> None:
-        outlets = self._state.outlets
-        sent: dict[str, list[Numbered]] = {}
-        for event in events:
-            outlet = outlets.setdefault(event.topic, Outlet())
-            stream = (self.name, event.topic)
-            sent.setdefault(event.topic, []).append(Numbered(stream, outlet.add(event), event))
-            outlet.sent_at = now
-        for topic, messages in sent.items():
-            replicas = self._replicas(name_of((topic,)))
-            out.append(Send(replicas[outlets[topic].replica], tuple(messages), cause))
-
-    def _offer_again(self, now: Instant, topic: str, cause: int, out: list[Effect]) -> None:
-        outlet = self._state.outlets[topic]
-        outlet.sent_at = now
-        messages = outlet.again((self.name, topic), self._merging)
-        if messages:
-            out.append(Send(self._replicas(name_of((topic,)))[outlet.replica], messages, cause))
-
     # --- messages -----------------------------------------------------------------------------
 
     def _receive(self, now: Instant, given: Received, out: list[Effect]) -> None:
@@ -207,17 +172,9 @@ class MergedClient(Client):
             case Batch():
                 self._batch(now, message, cause, out)
             case Accepted():
-                outlet = self._state.outlets.get(message.topic)
-                if outlet is not None and outlet.accepted(message.n):
-                    outlet.sent_at = now
-                    out.append(Persist((Through(message.topic, message.n),), cause))
+                self._accepted(now, message, cause, out)
             case Elsewhere():
-                replicas = self._replicas(name_of((message.topic,)))
-                outlet = self._state.outlets.get(message.topic)
-                if outlet is None or message.leader not in replicas:
-                    return
-                if outlet.redirect(replicas.index(message.leader)):
-                    self._offer_again(now, message.topic, cause, out)
+                self._elsewhere(now, message, cause, out)
             case Ended():
                 self._ended(now, message, cause, out)
             case Queues():
@@ -265,12 +222,14 @@ class MergedClient(Client):
 
     def _began(self, stream: Stream, cause: int, out: list[Effect]) -> None:
         matcher = self._matcher(stream.wanted)
-        if stream.queues_cut == stream.cut and stream.queues:
-            matcher.load(stream.queues)
+        # Those of an earlier cut are void, and must not come back after a crash either.
+        queues = stream.queues if stream.queues_cut == stream.cut else b""
+        if queues:
+            matcher.load(queues)
         name = stream.name
         self._matchers[name] = matcher
         kept = tuple(stream.waiting)
-        begun = Begun(name, stream.inflow.next, stream.frontier, stream.queues, kept)
+        begun = Begun(name, stream.inflow.next, stream.frontier, queues, kept)
         stream.queues = b""
         out.append(Persist((begun,), cause))
         out.append(_subscribed(stream.wanted, cause))
@@ -371,10 +330,7 @@ class MergedClient(Client):
         if name != _TICK:
             return
         state, options = self._state, self._merging
-        for topic, outlet in state.outlets.items():
-            if outlet.waiting and now - outlet.sent_at > options.repeat_us:
-                outlet.next_replica(options.replication.replica_count)
-                self._offer_again(now, topic, cause, out)
+        self._offer_overdue(now, cause, out)
         for stream in state.streams.values():
             self._push(now, stream, cause, out)
             self._pull(now, stream, cause, out, overdue=True)
@@ -383,7 +339,9 @@ class MergedClient(Client):
             for consumer, (merger, session) in state.leaving.items():
                 self._to_all(merger, Detach(merger, consumer, session), cause, out)
             self._ask_for_marks(cause, out, again=True)
-        out.append(SetTimer(_TICK, now + options.tick_us, cause))
+        state.resting = not self._restless
+        pause_us = options.idle_us // 2 if state.resting else options.tick_us
+        out.append(SetTimer(_TICK, now + pause_us, cause))
 
     def _push(self, now: Instant, stream: Stream, cause: int, out: list[Effect]) -> None:
         """Repeat what a session needs to become live."""
@@ -443,12 +401,8 @@ class MergedClient(Client):
 
     def _recall(self, now: Instant, record: Record) -> list[Delivery]:
         state = self._state
-        if isinstance(record, Published):
-            self._number(record.event.source, record.event.seq)
-            self._clock_of(self._timekeeper(record.event.source)).observe(record.event.time)
-            state.outlets.setdefault(record.event.topic, Outlet()).add(record.event)
-        elif isinstance(record, Through):
-            state.outlets[record.topic].accepted(record.n)
+        if isinstance(record, Published | Through):
+            self._recall_published(record)
         elif isinstance(record, Opened):
             state.sessions = record.session - 1
             self._open(now, record.wanted, 0, [])
@@ -478,7 +432,7 @@ class MergedClient(Client):
     @property
     def held_count(self) -> int:
         state = self._state
-        waiting = sum(len(one.waiting) for one in state.outlets.values())
+        waiting = self._offered_count
         for one in state.streams.values():
             waiting += one.waiting_count + len(one.inflow.held) + (one.stage != "live")
         return waiting + len(state.leaving)

@@ -70,6 +70,7 @@ class MergerHost:
         self._records: list[Record] = []
         self._letters: dict[str, list[Message]] = {}
         self._compacted = False
+        self._outboxes: dict[str, Outbox] = {}
 
     # --- the door -----------------------------------------------------------------------------
 
@@ -155,10 +156,14 @@ class MergerHost:
         return found
 
     def _outbox(self, name: str) -> Outbox:
-        replicas = self._replicas(name)
-        return Outbox(
-            self._records.append, lambda place, message: self._post(replicas[place], message)
-        )
+        found = self._outboxes.get(name)
+        if found is None:
+            replicas = self._replicas(name)
+            found = self._outboxes[name] = Outbox(
+                lambda record: self._records.append(record),
+                lambda place, message: self._post(replicas[place], message),
+            )
+        return found
 
     def _start(self, now: Instant, records: tuple[Record, ...]) -> None:
         for record in records:

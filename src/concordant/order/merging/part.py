@@ -73,7 +73,8 @@ class Part(msgspec.Struct):
     """The last number of each publisher that was in the log, and not applied, when this replica
     began to lead."""
     taken: list[int] = []
-    """And the next index from each parent."""
+    """And the next index from each parent, in the life of that time."""
+    taken_life: int = 0
     unlinked: dict[str, int] = {}
     """The last life that each parent has seen the end of."""
     led: int = -1
@@ -106,7 +107,8 @@ class Part(msgspec.Struct):
         self.led = self.replica.leads
         self.publishers, self.puts, self.unaccepted = {}, [], {}
         self.logged, self.controls = {}, {}
-        self.inputs, self.known, self.taken = [], {}, list(self.core.next)
+        self.inputs, self.known = [], {}
+        self.taken, self.taken_life = list(self.core.next), self.core.life
         for entry in self.replica.logged(self.applied) if self.replica.leading else ():
             command = _commands.decode(entry)
             if isinstance(command, Put) and command.n == self._known(command.publisher) + 1:
@@ -118,8 +120,8 @@ class Part(msgspec.Struct):
 
     def _revive(self, now: Instant, options: MergingOptions) -> None:
         core = self.core
-        fresh = not self.inputs
-        if core.live and (fresh or self.inputs[0].session != core.life):
+        if core.live and (not self.inputs or self.inputs[0].session != core.life):
+            taken = self.taken if self.taken_life == core.life else [0, 0]
             self.inputs = [
                 Inflow(
                     name_of(signature),
@@ -127,7 +129,7 @@ class Part(msgspec.Struct):
                     core.life,
                     Holdback(2 * options.window_count),
                     replica=first_replica(self.name, options.replication.replica_count),
-                    next=max(core.next[side], self.taken[side] if fresh else 0),
+                    next=max(core.next[side], taken[side]),
                     moved_at=now,
                 )
                 for side, signature in enumerate(parents(core.signature))

@@ -74,6 +74,8 @@ class MergedState(ClientState, kw_only=True):
     leaving: dict[str, tuple[str, int]] = msgspec.field(default_factory=dict)
     """Consumers whose sessions are to end: merger and session."""
     left_at: Instant = 0
+    resting: bool = False
+    """Nothing can be overdue soon: it is looked more rarely."""
     sessions: int = 0
     """The number of the last session."""
     positions: dict[str, int] = msgspec.field(default_factory=dict)
