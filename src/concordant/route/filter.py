@@ -155,17 +155,22 @@ class Filter(msgspec.Struct, frozen=True, array_like=True):
         if self.topic and self.topic != event.topic:
             return False
         read = event.read
-        return all(interval.holds(read(name)) for name, interval in self.constraints)
+        for name, interval in self.constraints:
+            if not interval.holds(read(name)):
+                return False
+        return True
 
     def overlaps(self, other: Filter) -> bool:
         """Can some event be meant by both?"""
         if self.topic and other.topic and self.topic != other.topic:
             return False
+        if not self.constraints or not other.constraints:
+            return True
         theirs = dict(other.constraints)
-        return all(
-            name not in theirs or interval.overlaps(theirs[name])
-            for name, interval in self.constraints
-        )
+        for name, interval in self.constraints:
+            if name in theirs and not interval.overlaps(theirs[name]):
+                return False
+        return True
 
     def covers(self, other: Filter) -> bool:
         """Is every event that the other means meant by this one?"""

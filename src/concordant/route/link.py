@@ -14,6 +14,7 @@ keeps of what waited only what the application is owed. Of the messages' meaning
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -71,6 +72,7 @@ class Peer(msgspec.Struct):
     sent: int = 0
     """The number of the last message that was sent."""
     unacknowledged: dict[int, Any] = {}
+    """By number, without holes, up to the last that was sent."""
     taken: int = 0
     """The number of the last message that was taken, in order."""
     held: dict[int, Any] = {}
@@ -78,6 +80,10 @@ class Peer(msgspec.Struct):
     """An acknowledgement is due."""
     unsent: int = 0
     """The first message that waits to leave with others; 0 if none does."""
+
+    @property
+    def acknowledged(self) -> int:
+        return self.sent - len(self.unacknowledged)
 
 
 class Logged(msgspec.Struct, frozen=True, tag=True):
@@ -126,6 +132,7 @@ class Wire(msgspec.Struct, frozen=True):
     """Messages that a client is owed even if it lost its memory."""
 
 
+@cache
 def _decoder(one: Any) -> msgspec.msgpack.Decoder[Any]:
     return msgspec.msgpack.Decoder(tuple[one, ...])
 
@@ -177,7 +184,7 @@ class Reliable:
 
     def handle(self, now: Instant, given: Input) -> list[Effect]:
         out: list[Effect] = []
-        if isinstance(given, Received):
+        if type(given) is Received:
             for packet in given.messages:
                 self._packet(now, given.source, packet, given.cause, out)
         elif isinstance(given, TimerFired):
@@ -210,12 +217,13 @@ class Reliable:
             if packet.session < peer.session:
                 out.append(Send(source, (Newer(peer.session),), cause))
                 return
-            acknowledged = min(peer.unacknowledged, default=peer.sent + 1) - 1
+            acknowledged = peer.acknowledged
             body = self._encode((packet.session, acknowledged))
             self._log(now, "session", source, body, cause, out)
             self._renew(peer, packet.session, acknowledged)
-        while peer.unacknowledged and (oldest := next(iter(peer.unacknowledged))) <= packet.taken:
-            del peer.unacknowledged[oldest]
+        if packet.taken > peer.acknowledged:
+            for n in range(peer.acknowledged + 1, min(packet.taken, peer.sent) + 1):
+                del peer.unacknowledged[n]
             self._wait_us = self._options.repeat_us
         ready = self._accept(peer, packet.first, packet.messages)
         if packet.messages or packet.asks:
@@ -225,6 +233,9 @@ class Reliable:
             self._carry(self._give(now, source, ready, cause), cause, out)
 
     def _accept(self, peer: Peer, first: int, messages: Sequence[Message]) -> list[Message]:
+        if first == peer.taken + 1 and not peer.held:
+            peer.taken += len(messages)
+            return list(messages)
         ready: list[Message] = []
         for n, message in enumerate(messages, first):
             if n == peer.taken + 1:
@@ -280,7 +291,7 @@ class Reliable:
     def _carry(self, effects: Sequence[Effect], cause: int, out: list[Effect]) -> None:
         state = self._state
         for effect in effects:
-            if isinstance(effect, Send):
+            if type(effect) is Send:
                 peer = self._peer(effect.to)
                 first = peer.sent + 1
                 peer.sent += len(effect.messages)
@@ -290,11 +301,11 @@ class Reliable:
                 elif not peer.unsent:
                     peer.unsent = first
                 continue
-            if isinstance(effect, SetTimer):
+            if type(effect) is SetTimer:
                 state.timers[effect.name] = effect.at
-            elif isinstance(effect, CancelTimer):
+            elif type(effect) is CancelTimer:
                 state.timers.pop(effect.name, None)
-            elif isinstance(effect, Deliver):
+            elif type(effect) is Deliver:
                 state.delivered_count += len(effect.deliveries)
                 if self._durable:
                     state.recent += effect.deliveries
@@ -316,32 +327,33 @@ class Reliable:
 
     def _flush(self, cause: int, out: list[Effect]) -> None:
         for to, peer in self._peers.items():
-            numbers = [n for n in range(peer.unsent, peer.sent + 1) if n in peer.unacknowledged]
-            if peer.unsent and numbers:
-                messages = tuple(peer.unacknowledged[n] for n in numbers)
-                self._post(to, peer, numbers[0], messages, cause, out)
+            first = max(peer.unsent, peer.acknowledged + 1)
+            if peer.unsent and first <= peer.sent:
+                messages = tuple(peer.unacknowledged[n] for n in range(first, peer.sent + 1))
+                self._post(to, peer, first, messages, cause, out)
             peer.unsent = 0
 
     def _repeat(self, cause: int, out: list[Effect]) -> None:
         for to, peer in self._peers.items():
-            numbers = sorted(peer.unacknowledged)[: self._options.repeat_count]
-            if numbers:
-                messages = tuple(peer.unacknowledged[n] for n in numbers)
-                self._post(to, peer, numbers[0], messages, cause, out)
+            first = peer.acknowledged + 1
+            if first <= peer.sent:
+                last = min(peer.sent, peer.acknowledged + self._options.repeat_count)
+                messages = tuple(peer.unacknowledged[n] for n in range(first, last + 1))
+                self._post(to, peer, first, messages, cause, out)
                 self._wait_us = min(2 * self._wait_us, self._options.repeat_us_max)
 
     def _wait(self, now: Instant, cause: int, out: list[Effect]) -> None:
         """Set the timers of the links, if there is something to wait for."""
-        peers = self._peers.values()
-        if not self._flushing and any(one.unsent for one in peers):
-            self._flushing = True
-            out.append(SetTimer(_FLUSH, now, cause))
-        if not self._acknowledging and any(one.owes for one in peers):
-            self._acknowledging = True
-            out.append(SetTimer(_ACKNOWLEDGE, now + self._options.acknowledge_us, cause))
-        if not self._repeating and any(one.unacknowledged for one in peers):
-            self._repeating = True
-            out.append(SetTimer(_REPEAT, now + self._wait_us, cause))
+        for peer in self._peers.values():
+            if peer.unsent and not self._flushing:
+                self._flushing = True
+                out.append(SetTimer(_FLUSH, now, cause))
+            if peer.owes and not self._acknowledging:
+                self._acknowledging = True
+                out.append(SetTimer(_ACKNOWLEDGE, now + self._options.acknowledge_us, cause))
+            if peer.unacknowledged and not self._repeating:
+                self._repeating = True
+                out.append(SetTimer(_REPEAT, now + self._wait_us, cause))
 
     # --- sessions -----------------------------------------------------------------------------
 

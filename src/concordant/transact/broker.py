@@ -28,11 +28,14 @@ from concordant.transact.options import TransactOptions
 from concordant.transact.shared import SharedRouter
 
 
+_FROM_CLIENTS = frozenset((*REGULAR, *FROM_CLIENTS))
+
+
 class _Broker:
     """What both have in common."""
 
     router: SharedRouter | IsolatedRouter
-    _between: tuple[type[Message], ...]
+    _between: frozenset[type[Message]]
     """What other brokers may send."""
 
     def handle(self, now: Instant, given: Input) -> list[Effect]:
@@ -55,7 +58,7 @@ class _Broker:
     def _check(self, source: str, message: Message) -> None:
         """Refuse what a hop has no business to send."""
         broker = self.router.is_broker(source)
-        if not isinstance(message, (*REGULAR, *(self._between if broker else FROM_CLIENTS))):
+        if type(message) not in (self._between if broker else _FROM_CLIENTS):
             who = "a broker" if broker else "a client"
             raise PeerError(f"{source}, {who}, sent a {type(message).__name__}")
 
@@ -77,7 +80,7 @@ class SharedBroker(_Broker):
     """A broker for static and open transactions."""
 
     router: SharedRouter
-    _between = BETWEEN_SHARED
+    _between = frozenset((*REGULAR, *BETWEEN_SHARED))
 
     def __init__(
         self,
@@ -107,7 +110,7 @@ class IsolatedBroker(_Broker):
     """A broker for isolated transactions; `parent` is the neighbour on the way to the root."""
 
     router: IsolatedRouter
-    _between = BETWEEN_ISOLATED
+    _between = frozenset((*REGULAR, *BETWEEN_ISOLATED))
 
     def __init__(
         self,

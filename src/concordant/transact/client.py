@@ -81,6 +81,8 @@ class TransactState(ClientState, kw_only=True):
     """What a client remembers."""
 
     parts: dict[str, Part] = msgspec.field(default_factory=dict)
+    closed: dict[str, str] = msgspec.field(default_factory=dict)
+    """Names that open transactions change, with what they name, and by which."""
     last: str = ""
 
 
@@ -174,7 +176,7 @@ class TransactClient(Client):
                     below = tuple(one for one in steps if _is_below(step.op, one.op))
                     self._place(now, tx, step, below, cause, planned)
         except UsageError:
-            del self._state.parts[tx]
+            self._reopen(self._state.parts.pop(tx))
             self._state.number, self._state.last = before
             raise
         self._send(Finished(tx, steps[-1].op), cause, planned)
@@ -242,6 +244,7 @@ class TransactClient(Client):
         if isinstance(action, Advertise | Subscribe):
             entry = self.new_entry(action.name, action.filter, names)
             part.begun[what][action.name] = entry
+            self._state.closed[_key(what, action.name)] = tx
             kind = "advertise" if isinstance(action, Advertise) else "subscribe"
         else:
             if action.name not in names:
@@ -249,25 +252,37 @@ class TransactClient(Client):
             entry = names[action.name]
             if part.begun[what].pop(action.name, None) is None:
                 part.ended[what][action.name] = entry
+                self._state.closed[_key(what, action.name)] = tx
+            elif action.name not in part.ended[what]:
+                del self._state.closed[_key(what, action.name)]
             kind = "unadvertise" if isinstance(action, Unadvertise) else "unsubscribe"
         return Operation(kind, entry.id, entry.filter)  # type: ignore[arg-type]
 
     def _names(self, what: str, part: Part) -> dict[str, Entry]:
         """The names as the transaction sees them."""
-        kept = {**getattr(self._state, what)}
+        known: dict[str, Entry] = getattr(self._state, what)
+        if not part.begun[what] and not part.ended[what]:
+            return known
+        kept = {**known}
         for name in part.ended[what]:
             kept.pop(name, None)
         return {**kept, **part.begun[what]}
 
     def _check_free(self, action: Any, tx: str) -> None:
         """A name that an open transaction changes is closed to all others."""
-        what, name = _named(action), action.name
-        for other, part in self._state.parts.items():
-            if other != tx and (name in part.begun[what] or name in part.ended[what]):
-                raise UsageError(
-                    f"{name!r} is being changed by the transaction {other}",
-                    hint="wait until it ends",
-                )
+        other = self._state.closed.get(_key(_named(action), action.name), tx)
+        if other != tx:
+            raise UsageError(
+                f"{action.name!r} is being changed by the transaction {other}",
+                hint="wait until it ends",
+            )
+
+    def _reopen(self, part: Part) -> None:
+        """A transaction is over: its names are free again."""
+        for changed in (part.begun, part.ended):
+            for what, names in changed.items():
+                for name in names:
+                    self._state.closed.pop(_key(what, name), None)
 
     def _advance(self, tx: str, thread: str, cause: int, out: list[Effect]) -> None:
         """The next operation of a thread, or its end."""
@@ -358,6 +373,8 @@ class TransactClient(Client):
 
     def _end(self, now: Instant, message: Ended, cause: int, out: list[Effect]) -> None:
         part = self._state.parts.pop(message.tx, None)
+        if part is not None:
+            self._reopen(part)
         if part is not None and message.committed:
             for what in ("advertisements", "subscriptions"):
                 names = getattr(self._state, what)
@@ -402,6 +419,10 @@ def _part(*, coordinates: bool = False, opened: bool = True) -> Part:
 
 def _named(action: Any) -> str:
     return "advertisements" if isinstance(action, Advertise | Unadvertise) else "subscriptions"
+
+
+def _key(what: str, name: str) -> str:
+    return f"{what} {name}"
 
 
 def _is_below(parent: str, op: str) -> bool:
