@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 from pathlib import Path
 
 
-def descendants(word: str) -> list[int]:
-    """Those with a word in their command line, sorted."""
+def kill_with_descendants(pid: int) -> None:
+    """Kill -9 of a process and of all that it started, whatever group they are in."""
+    for one in [*descendants("", of=pid), pid]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(one, signal.SIGKILL)
+
+
+def descendants(word: str, *, of: int | None = None) -> list[int]:
+    """Those of this process, or of another, with a word in their command line; sorted."""
+    root = os.getpid() if of is None else of
     parents: dict[int, int] = {}
     named: list[int] = []
     for entry in Path("/proc").glob("[0-9]*"):
@@ -19,7 +29,7 @@ def descendants(word: str) -> list[int]:
         parents[int(entry.name)] = parent
         if word.encode() in command:
             named.append(int(entry.name))
-    return [pid for pid in sorted(named) if _mine(pid, parents)]
+    return [pid for pid in sorted(named) if pid != root and _under(root, pid, parents)]
 
 
 def peak_megabytes(pid: int) -> int:
@@ -30,7 +40,7 @@ def peak_megabytes(pid: int) -> int:
     return 0
 
 
-def _mine(pid: int, parents: dict[int, int]) -> bool:
-    while pid in parents and pid != os.getpid():
+def _under(root: int, pid: int, parents: dict[int, int]) -> bool:
+    while pid in parents and pid != root:
         pid = parents[pid]
-    return pid == os.getpid()
+    return pid == root

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,10 +9,19 @@ from pathlib import Path
 from random import Random
 
 from concordant.spark.checkpoint import Checkpoint
+from tests.processes import kill_with_descendants
 
 ROOT = Path(__file__).resolve().parents[2]
 MOMENTS = ("random", "sink", "commit")
 """A random one; results written, nothing committed; committed by us, not yet by Spark."""
+
+OPTIONS = """\
+[spark.options]
+"spark.driver.memory" = "1g"
+"spark.driver.extraJavaOptions" = "-Xss8m -XX:TieredStopAtLevel=1"
+"spark.sql.shuffle.partitions" = "2"
+"""
+"""For runs so short that the JVM's second compiler never pays."""
 
 _SECONDS_MAX = 6.0
 """A run is killed at random within this time of its session being up."""
@@ -36,7 +44,7 @@ def killed(folder: Path, rng: Random, number: int) -> str:
         try:
             process.wait(timeout=rng.uniform(0, _SECONDS_MAX))
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+            kill_with_descendants(process.pid)
     else:
         last = Checkpoint(folder / "checkpoint" / "concordant").last()
         process = _start(folder, how, str(last.batch + 1 if last else 0))

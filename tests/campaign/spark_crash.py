@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.table import Table
 
-from tests.campaign.killing import failure, killed, lines
+from tests.campaign.killing import OPTIONS, failure, killed, lines
 from tests.campaign.shape import Options, Report
 
 NAME = "spark-crash"
@@ -50,7 +50,7 @@ kind = "jsonl"
 path = "out"
 [spark]
 master = "local[2]"
-options = {{ "spark.driver.memory" = "1g", "spark.sql.shuffle.partitions" = "2" }}
+{options}
 """
 
 
@@ -90,7 +90,7 @@ def run(options: Options) -> Report:
             at_end = "release" if adapter == "files" else "wait"
             for folder in (calm, hurt):
                 make_input(folder, options.seed)
-                text = PIPELINE.format(adapter=adapter, at_end=at_end)
+                text = PIPELINE.format(adapter=adapter, at_end=at_end, options=OPTIONS)
                 (folder / "pipeline.toml").write_text(text)
             if text := failure(calm):
                 failures.append(f"{adapter}: the undisturbed run failed: {text}")

@@ -17,6 +17,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "local[2]",
         options={
             "spark.driver.memory": "1g",
+            # Hardly anything runs long enough here to be worth the second compiler.
+            "spark.driver.extraJavaOptions": "-Xss8m -XX:TieredStopAtLevel=1",
             "spark.sql.shuffle.partitions": "4",
             "spark.local.dir": str(folder),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),

@@ -10,7 +10,6 @@ process kills itself and its JVM there, in the given micro-batch; without WHERE 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,21 +18,19 @@ from concordant.spark.checkpoint import Checkpoint
 from concordant.spark.pipeline import read_pipeline
 from concordant.spark.run import run_pipeline
 from concordant.spark.session import open_session
+from tests.processes import kill_with_descendants
 
 
 def dying(where: str, batch: int) -> None:
     """Plant the end of the process at a place."""
     own = Checkpoint.commit
 
-    def die() -> None:
-        os.killpg(os.getpgid(0), signal.SIGKILL)
-
     def commit(self: Checkpoint, done: Any) -> None:
         if where == "sink" and done.batch == batch:
-            die()
+            kill_with_descendants(os.getpid())
         own(self, done)
         if where == "commit" and done.batch == batch:
-            die()
+            kill_with_descendants(os.getpid())
 
     Checkpoint.commit = commit  # type: ignore[method-assign]
 

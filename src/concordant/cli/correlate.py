@@ -148,17 +148,23 @@ def correlate(
 
 def _on_spark(batch: Batch, subscriptions: Sequence[Subscription], question: str) -> Relations:
     with terminal.spark_needed():
+        from concordant.spark.aside import Stop, aside
         from concordant.spark.batches import correlate_on
         from concordant.spark.session import explained, open_session
-    session = open_session()
-    try:
-        return Relations([correlate_on(session, batch, subscriptions, question=question)], {})
-    except UsageError:
-        raise
-    except Exception as error:
-        raise explained(error) from None
-    finally:
-        session.stop()
+
+    def work(stop: Stop) -> Relations:
+        stop.session = open_session()
+        try:
+            found = correlate_on(stop.session, batch, subscriptions, question=question)
+            return Relations([found], {})
+        except UsageError:
+            raise
+        except Exception as error:
+            raise explained(error) from None
+        finally:
+            stop.session.stop()
+
+    return aside(work)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from rich.table import Table
 from concordant.cli import terminal
 
 if TYPE_CHECKING:
+    from concordant.spark.aside import Stop
     from concordant.spark.monitor import Told
     from concordant.spark.pipeline import Pipeline, Source
     from concordant.spark.run import Report
@@ -43,34 +44,44 @@ def run(
       concordant run market.toml
     """
     with terminal.spark_needed():
+        from concordant.spark.aside import aside
         from concordant.spark.pipeline import read_pipeline
-        from concordant.spark.run import run_pipeline
-        from concordant.spark.session import open_session
     found = read_pipeline(pipeline)
     if check:
         if not json:
             terminal.print_text(f"{pipeline}: ok")
         return
-    with _status(json, "starting Spark"):
-        session = open_session(
-            found.spark.master, name=found.name, options=found.session_options(), verbose=verbose
-        )
-    try:
-        with _progress(json) as told:
-            report = run_pipeline(
-                found,
-                session,
-                generate=lambda source: _generated(found, source),
-                show=_shown if not json else lambda rows: None,
-                told=told,
-            )
-    finally:
-        with contextlib.suppress(Exception):
-            session.stop()
+    report = aside(lambda stop: _run(found, stop, verbose, json))
     if json:
         terminal.print_json(_plain(report))
     else:
         _print(report)
+
+
+def _run(pipeline: Pipeline, stop: Stop, verbose: bool, json: bool) -> Report:
+    from concordant.spark.run import run_pipeline
+    from concordant.spark.session import open_session
+
+    with _status(json, "starting Spark"):
+        stop.session = open_session(
+            pipeline.spark.master,
+            name=pipeline.name,
+            options=pipeline.session_options(),
+            verbose=verbose,
+        )
+    try:
+        with _progress(json) as told:
+            return run_pipeline(
+                pipeline,
+                stop.session,
+                generate=lambda source: _generated(pipeline, source),
+                show=_shown if not json else lambda rows: None,
+                told=told,
+                stop=stop,
+            )
+    finally:
+        with contextlib.suppress(Exception):
+            stop.session.stop()
 
 
 def _generated(pipeline: Pipeline, source: Source) -> str:

@@ -20,6 +20,7 @@ from concordant.files.part import Names
 from concordant.guarantees.answer import guarantees
 from concordant.model.kind import format_instant
 from concordant.model.subscription import Subscription
+from concordant.spark.aside import Stop
 from concordant.spark.checkpoint import FINAL
 from concordant.spark.correlate import ask
 from concordant.spark.monitor import Monitor, Told, read_progress
@@ -92,8 +93,9 @@ def run_pipeline(
     generate: Callable[[Source], str],
     show: Show,
     told: Told,
+    stop: Stop | None = None,
 ) -> Report:
-    """Run a pipeline to its end, or until it is interrupted."""
+    """Run a pipeline to its end, or until `stop` is asked for."""
     started = monotonic()
     report = Report(pipeline.name)
     try:
@@ -104,7 +106,7 @@ def run_pipeline(
         if pipeline.stream is None:
             _run_tables(pipeline, inputs, report, show)
         else:
-            _run_stream(pipeline, inputs, report, show, told)
+            _run_stream(pipeline, inputs, report, show, told, stop or Stop())
     except PySparkException as error:
         raise explained(error) from None
     report.seconds = monotonic() - started
@@ -163,7 +165,12 @@ def _run_tables(pipeline: Pipeline, inputs: list[Input], report: Report, show: S
 
 
 def _run_stream(
-    pipeline: Pipeline, inputs: list[Input], report: Report, show: Show, told: Told
+    pipeline: Pipeline,
+    inputs: list[Input],
+    report: Report,
+    show: Show,
+    told: Told,
+    stop: Stop,
 ) -> None:
     settings = pipeline.stream
     assert settings is not None
@@ -192,7 +199,7 @@ def _run_stream(
     session.streams.addListener(monitor)
     before = stream.checkpoint.last()
     try:
-        _await(stream, pipeline, before.batch if before else -1, monitor)
+        _await(stream, pipeline, before.batch if before else -1, monitor, stop)
     finally:
         with contextlib.suppress(PySparkException):
             session.streams.removeListener(monitor)
@@ -209,12 +216,13 @@ def _run_stream(
     report.promises = [*_promises(str(release)), *_released(until, settings.at_end)]
 
 
-def _await(stream: Stream, pipeline: Pipeline, before: int, monitor: Monitor) -> None:
+def _await(stream: Stream, pipeline: Pipeline, before: int, monitor: Monitor, stop: Stop) -> None:
     settings = pipeline.stream
     assert settings is not None
     query = stream.start(trigger_of(settings))
     try:
         while not query.awaitTermination(_POLL_SECONDS):
+            stop.check()
             last = stream.checkpoint.last()
             if settings.batches_max and last and last.batch - before >= settings.batches_max:
                 break

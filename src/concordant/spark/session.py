@@ -18,6 +18,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from concordant.errors import ConcordantError, UsageError
@@ -65,7 +67,7 @@ def open_session(
         builder = builder.remote(master)
         settings = {**{key: DEFAULTS[key] for key in OF_A_SESSION}, **(options or {})}
     else:
-        builder = builder.master(master)
+        settings["spark.master"] = master
     if master.startswith("local["):
         # Tasks beyond the cores of one machine only cost; a cluster keeps Spark's own number.
         settings.setdefault("spark.sql.shuffle.partitions", str(2 * (os.cpu_count() or 1)))
@@ -75,8 +77,7 @@ def open_session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     if verbose:
-        with _own_interrupt():
-            return builder.getOrCreate()
+        return _opened(builder, settings)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger("pyspark").setLevel(logging.CRITICAL)
     # An interrupted call is logged with its traceback, by the root logger.
@@ -84,11 +85,23 @@ def open_session(
     warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
     path = log or Path(tempfile.gettempdir()) / f"concordant-spark-{os.getpid()}.log"
     try:
-        with _streams_to(path), _own_interrupt():
-            session = builder.getOrCreate()
+        with _streams_to(path):
+            return _opened(builder, settings)
     except Exception as error:
         raise RunFailed(f"Spark did not start: {cause(error)}") from None
-    return session
+
+
+def _opened(builder: Any, settings: Mapping[str, str]) -> Any:
+    """A session on a JVM in a process group of its own: Ctrl-C is this process's to hear.
+
+    Spark lets the JVM ignore it, but not its Python workers: they would die in their tasks.
+    """
+    with _own_interrupt():
+        if "spark.master" in settings and SparkContext._gateway is None:
+            conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+            gateway = launch_gateway(conf, {"process_group": 0})
+            SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+        return builder.getOrCreate()
 
 
 @contextlib.contextmanager
