@@ -228,6 +228,12 @@ def _check(pipeline: Pipeline, place: str) -> None:
         trigger_of(pipeline.stream)
         if not 1 <= pipeline.stream.buckets <= 4096:
             refuse("stream, buckets: from 1 to 4096", "16 is a good number")
+        if pipeline.spark.master.startswith("sc://"):
+            refuse(
+                "stream: a pipeline that streams does not run through Spark Connect, whose server "
+                "has no part in the checkpoint",
+                "run it where its driver is (spark://…), or leave out [stream] and read a table",
+            )
         if pipeline.stream.adapter == "store" and pipeline.stream.at_end == "release":
             refuse(
                 "stream: at_end = 'release' needs the state in files",

@@ -99,7 +99,7 @@ def _opened(builder: Any, settings: Mapping[str, str]) -> Any:
     with _own_interrupt():
         if "spark.master" in settings and SparkContext._gateway is None:
             conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-            gateway = launch_gateway(conf, {"process_group": 0})
+            gateway = launch_gateway(conf, {"process_group": 0})  # type: ignore[no-untyped-call]
             SparkContext._ensure_initialized(gateway=gateway, conf=conf)
         return builder.getOrCreate()
 

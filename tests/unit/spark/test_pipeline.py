@@ -47,6 +47,7 @@ def test_a_good_file_gives_a_pipeline_with_paths_beside_it(tmp_path: Path) -> No
         (GOOD.replace("A then B", "A then"), "expected"),
         (GOOD.replace('"parquet"', '"kafka"'), "needs servers, kafka_topic and fields"),
         (GOOD.replace('"parquet"', '"csv"') + STREAM, "needs its columns beforehand"),
+        (GOOD + STREAM + '[spark]\nmaster = "sc://h"\n', "does not run through Spark Connect"),
         ("[[", "it is no TOML"),
     ],
 )
