@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+
+from bench.measure import Timing, interleaved, timed
 
 
 def cpu_seconds() -> float:
@@ -17,11 +20,20 @@ def resident_bytes() -> int:
     return sum(pages for _, pages in _family(without="java")) * os.sysconf("SC_PAGE_SIZE")
 
 
-def cpu_of(run: Callable[[], object]) -> float:
-    """Processor seconds of one call."""
-    start = cpu_seconds()
-    run()
-    return cpu_seconds() - start
+def measured(
+    rounds: int, candidates: Mapping[str, Callable[[], object]]
+) -> tuple[dict[str, Timing], dict[str, float]]:
+    """Seconds of every candidate by rounds, in turn, and the processor seconds of its best one."""
+    cpu: dict[str, list[float]] = {name: [] for name in candidates}
+
+    def once(name: str) -> float:
+        start = cpu_seconds()
+        seconds = timed(candidates[name])
+        cpu[name].append(cpu_seconds() - start)
+        return seconds
+
+    taken = interleaved(rounds, {name: partial(once, name) for name in candidates})
+    return taken, {name: min(seconds) for name, seconds in cpu.items()}
 
 
 def _family(without: str = "") -> list[tuple[int, int]]:

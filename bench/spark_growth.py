@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench import events
-from bench.measure import timed
-from bench.processes import resident_bytes
+from bench.processes import measured, resident_bytes
 from bench.result import Column, Goal, Plot, Row, Section, Size
 from bench.spark import dropped, session_of
 from concordant.files import to_arrow
@@ -33,19 +32,21 @@ def run(size: Size) -> Section:
         for count in counts:
             rows.append(_events(session, Path(text) / f"events-{count}", count))
         for subscriptions in (1, 10, 100, 1_000):
-            rows.append(_subscriptions(session, Path(text) / "few", size.rows, subscriptions))
+            rows.append(_subscriptions(session, Path(text), size.rows, subscriptions))
     grown = [row for row in rows if row["what"] == "events"]
     return Section(
         "spark-growth",
         "Growth on Spark",
         f"Events: `A then B partition by key within 1 s` over {KEYS:,} keys, read and shuffled by "
-        "Spark; memory is what driver and workers held at most, without the JVM. Subscriptions: "
-        "each wants one of as many keys, so that an event is wanted by one of them.",
+        "Spark; memory is what driver and workers held at most, without the JVM, whose heap is "
+        "bounded by 2 GiB. Subscriptions: each wants one of as many keys, so that an event is "
+        "wanted by one of them.",
         (
             Column("what", "growing"),
+            Column("size", "to", "count"),
             Column("events", "events", "count"),
-            Column("subscriptions", "subscriptions", "count"),
-            Column("rate", "events/s", "rate"),
+            Column("rate", "events", "rate"),
+            Column("cpu", "processor ns/event", "ns"),
             Column("memory", "memory", "megabytes"),
             Column("relations", "relations", "count"),
         ),
@@ -57,7 +58,7 @@ def run(size: Size) -> Section:
                 f"{grown[-1]['memory'] / grown[1]['memory']:.2f}x",
             )
         ],
-        Plot("events", "rate", "events", "events per second", "what"),
+        Plot("size", "rate", "events, or subscriptions", "events per second", "what"),
     )
 
 
@@ -69,16 +70,22 @@ def _events(session: Any, folder: Path, count: int) -> Row:
         _write(folder / f"{start}.parquet", start, min(PIECE, count - start))
     frame = session.read.parquet(str(folder))
     found = correlate(frame, "A then B partition by key within 1 s", scan="jvm")
-    with Watched() as watched:
-        seconds = timed(dropped(found))
-    relations = found.count() if count <= PIECE else None
+    row = _row("events", count, count, found)
     for path in folder.iterdir():
         path.unlink()
+    return row
+
+
+def _row(what: str, size: int, count: int, found: Any) -> Row:
+    relations = found.count() if count <= PIECE else None
+    with Watched() as watched:
+        taken, cpu = measured(1, {what: dropped(found)})
     return {
-        "what": "events",
+        "what": what,
+        "size": size,
         "events": count,
-        "subscriptions": 1,
-        "rate": count / seconds,
+        "rate": count / taken[what].median,
+        "cpu": 1e9 * cpu[what] / count,
         "memory": watched.most,
         "relations": relations,
     }
@@ -99,9 +106,10 @@ def _write(path: Path, start: int, count: int) -> None:
     pq.write_table(table.add_column(0, "topic", names), path)
 
 
-def _subscriptions(session: Any, path: Path, count: int, subscriptions: int) -> Row:
+def _subscriptions(session: Any, folder: Path, count: int, subscriptions: int) -> Row:
     from concordant.spark import correlate
 
+    path = folder / f"subscriptions-{subscriptions}.parquet"
     batch = events.keyed(count, subscriptions, strings=False)
     pq.write_table(to_arrow(batch), path)
     values = np.unique(batch.attributes[events.KEY].values)
@@ -109,17 +117,7 @@ def _subscriptions(session: Any, path: Path, count: int, subscriptions: int) -> 
         f"s{number}: {SELECTIVE.format(value=value)}" for number, value in enumerate(values)
     )
     found = correlate(session.read.parquet(str(path)), text, scan="jvm")
-    relations = found.count()
-    with Watched() as watched:
-        seconds = timed(dropped(found))
-    return {
-        "what": "subscriptions",
-        "events": count,
-        "subscriptions": subscriptions,
-        "rate": count / seconds,
-        "memory": watched.most,
-        "relations": relations,
-    }
+    return _row("subscriptions", subscriptions, count, found)
 
 
 class Watched:

@@ -11,6 +11,9 @@ import os
 import platform
 import sys
 import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -19,7 +22,8 @@ from rich.console import Console
 from bench.peers import agreement, environment, report
 from bench.peers.flink import MODES, Flink, FlinkError
 from bench.peers.kernel_side import Concordant
-from bench.peers.quotes import SYMBOLS, Triple, write_day
+from bench.peers.quotes import SYMBOLS, Triple, spaced, write_day, write_quotes
+from bench.peers.spark_side import ConcordantOnSpark
 
 PARALLELISMS = (1, 2)
 QUICK_ROWS = 100_000
@@ -80,12 +84,16 @@ def _compare(given: argparse.Namespace, console: Console) -> report.Result:
         Flink(python) as flink,
         Concordant(PARALLELISMS[0]) as one,
         Concordant(PARALLELISMS[1]) as two,
+        ConcordantOnSpark(PARALLELISMS[0]) as spark_one,
+        ConcordantOnSpark(PARALLELISMS[1]) as spark_two,
     ):
         ours = dict(zip(PARALLELISMS, (one, two), strict=True))
+        spark = dict(zip(PARALLELISMS, (spark_one, spark_two), strict=True))
         path = Path(folder, "quotes.csv")
         write_day(path, rows=rows, seed=given.seed)
         versions = {"Flink": flink.version(), **versions, "Python": platform.python_version()}
         versions |= {name: version(name) for name in ("numpy", "numba", "pyarrow")}
+        starts = _starts(Path(folder, "few.csv"), flink, spark)
         console.print("comparing matches on small files")
         small = agreement.by_hand(flink, one)
         for compared in small:
@@ -94,8 +102,8 @@ def _compare(given: argparse.Namespace, console: Console) -> report.Result:
         differ = agreement.where_they_differ(flink, one)
         for compared in [*small, *differ]:
             console.print(f"  {compared.text()}", markup=False)
-        matches = _same_matches(path, flink, ours, console)
-        pairs = _rounds(path, given.rounds, flink, ours, console)
+        matches = _same_matches(path, flink, ours, spark, console)
+        pairs = _rounds(path, given.rounds, flink, ours, spark, console)
     return report.Result(
         size="quick" if given.quick else "full",
         rows=rows,
@@ -108,17 +116,41 @@ def _compare(given: argparse.Namespace, console: Console) -> report.Result:
         agree=[_shown(compared) for compared in small],
         differ=[_shown(compared) for compared in differ],
         pairs=pairs,
+        starts=starts,
     )
 
 
-def _same_matches(path: Path, flink: Flink, ours: dict[int, Concordant], console: Console) -> int:
+def _starts(path: Path, flink: Flink, spark: dict[int, ConcordantOnSpark]) -> dict[str, float]:
+    """What the first question to a JVM takes longer than the second, on a file of three rows."""
+    write_quotes(path, spaced([("S", 1.0), ("S", 2.0), ("S", 3.0)]))
+    asked: dict[str, Callable[[], float]] = {
+        "Flink": lambda: flink.match(path, mode=MODES[0], parallelism=1).wall_seconds
+    }
+    for parallelism, side in spark.items():
+        asked[f"Spark × {parallelism}"] = partial(side.seconds, path)
+    found = {}
+    for name, ask in asked.items():
+        start = time.perf_counter()
+        ask()
+        found[name] = time.perf_counter() - start - ask()
+    return found
+
+
+def _same_matches(
+    path: Path,
+    flink: Flink,
+    ours: dict[int, Concordant],
+    spark: dict[int, ConcordantOnSpark],
+    console: Console,
+) -> int:
     """The number of matches in the measured file, after all sides gave the same ones.
 
     It also warms up: every query and every process has then taken the whole file once.
     """
     expected: list[Triple] | None = None
     for parallelism, side in ours.items():
-        found = {"Concordant": side.triples(path)}
+        found = {"Concordant": side.triples(path), "Spark": spark[parallelism].triples(path)}
+        spark[parallelism].run(path)
         for mode in MODES:
             flink.scan(path, mode=mode, parallelism=parallelism)
             found[mode] = flink.triples(path, mode=mode, parallelism=parallelism)
@@ -132,7 +164,12 @@ def _same_matches(path: Path, flink: Flink, ours: dict[int, Concordant], console
 
 
 def _rounds(
-    path: Path, rounds: int, flink: Flink, ours: dict[int, Concordant], console: Console
+    path: Path,
+    rounds: int,
+    flink: Flink,
+    ours: dict[int, Concordant],
+    spark: dict[int, ConcordantOnSpark],
+    console: Console,
 ) -> list[report.Pair]:
     pairs = [report.Pair(mode, parallelism, []) for mode in MODES for parallelism in PARALLELISMS]
     for number in range(rounds):
@@ -141,11 +178,13 @@ def _rounds(
             scan = flink.scan(path, mode=pair.mode, parallelism=pair.parallelism)
             first = side.run(path)
             match = flink.match(path, mode=pair.mode, parallelism=pair.parallelism)
-            pair.rounds.append(report.Round(scan, match, (first, side.run(path))))
+            second, on_spark = side.run(path), spark[pair.parallelism].run(path)
+            pair.rounds.append(report.Round(scan, match, (first, second), on_spark))
             console.print(
                 f"  round {number + 1}, {pair.mode} × {pair.parallelism}: "
                 f"Flink {scan.seconds:.2f} s scan, {match.seconds:.2f} s total; "
-                f"Concordant {first.scan_seconds:.2f} s scan, {first.match_seconds:.3f} s matching"
+                f"Concordant {first.scan_seconds:.2f} s scan, {first.match_seconds:.3f} s match, "
+                f"on Spark {', '.join(f'{s:.2f} s {way}' for way, s in on_spark.seconds.items())}"
             )
     return pairs
 

@@ -120,7 +120,7 @@ def _serve(pipe: Connection, barrier: Barrier, share: int, of: int) -> None:
 def _measured(path: Path, barrier: Barrier, share: int, of: int) -> tuple[Run, Found]:
     barrier.wait()
     start, start_cpu = time.perf_counter(), time.process_time()
-    batch = _read(path)
+    batch = read_quotes(path)
     scanned, scanned_cpu = time.perf_counter(), time.process_time()
     barrier.wait()
     begin, begin_cpu = time.perf_counter(), time.process_time()
@@ -133,7 +133,8 @@ def _measured(path: Path, barrier: Barrier, share: int, of: int) -> tuple[Run, F
     return run, found
 
 
-def _read(path: Path) -> Batch:
+def read_quotes(path: Path) -> Batch:
+    """The file as a checked batch in the total order."""
     table = pcsv.read_csv(
         path,
         read_options=pcsv.ReadOptions(column_names=list(COLUMNS)),

@@ -12,17 +12,19 @@ from rich.table import Table
 from bench.peers.flink import Job
 from bench.peers.flink_session import MATCH, SCAN
 from bench.peers.kernel_side import QUESTION, Run
+from bench.peers.spark_side import WAYS, SparkRun
 
 MATCHING_GOAL = 100
 END_TO_END_GOAL = 15
 
 
 class Round(msgspec.Struct, frozen=True):
-    """One turn of both sides: Flink's two jobs, and Concordant after each of them."""
+    """One turn: Flink's two jobs, the kernel after each of them, Concordant on Spark at the end."""
 
     scan: Job
     match: Job
     ours: tuple[Run, Run]
+    spark: SparkRun
 
     def our(self, part: Callable[[Run], float]) -> float:
         return statistics.mean(map(part, self.ours))
@@ -67,6 +69,16 @@ class Pair(msgspec.Struct, frozen=True):
                 lambda r: r.flink_matching_cpu / max(r.our(_match_cpu), 1e-9)
             ),
             "end_to_end_ratio": self.median(lambda r: r.match.seconds / r.our(_total)),
+            "spark": {way: self.on_spark(way) for way in WAYS},
+        }
+
+    def on_spark(self, way: str) -> dict[str, float]:
+        """Concordant on Spark, one way, beside Flink's total."""
+        return {
+            "seconds": self.median(lambda r: r.spark.seconds[way]),
+            "cpu_seconds": self.median(lambda r: r.spark.cpu_seconds[way]),
+            "ratio": self.median(lambda r: r.match.seconds / r.spark.seconds[way]),
+            "cpu_ratio": self.median(lambda r: r.match.cpu_seconds / r.spark.cpu_seconds[way]),
         }
 
 
@@ -93,6 +105,8 @@ class Result(msgspec.Struct, frozen=True):
     agree: list[Agreement]
     differ: list[Agreement]
     pairs: list[Pair]
+    starts: dict[str, float]
+    """Seconds of the first question to each JVM, less those of the second."""
 
 
 def _scan(run: Run) -> float:
@@ -124,6 +138,7 @@ def as_json(result: Result) -> bytes:
 # --- tables ---------------------------------------------------------------------------------------
 
 _HEADINGS = ("", "parallelism", "scan", "total", "matching", "rows/s matching", "CPU of matching")
+_ON_SPARK = ("Flink's mode", "parallelism", "Flink", "Spark", "ratio", "CPU", "ratio of CPU")
 _RATIOS = ("Flink / Concordant", "parallelism", "matching", "rounds", "CPU of matching", "total")
 
 
@@ -157,6 +172,21 @@ def _ratios(result: Result) -> Iterable[tuple[str, ...]]:
         )
 
 
+def _on_spark(result: Result) -> Iterable[tuple[str, ...]]:
+    for pair in result.pairs:
+        for way in WAYS:
+            s = pair.on_spark(way)
+            yield (
+                f"{pair.mode}: Spark, {way}",
+                str(pair.parallelism),
+                _seconds(pair.median(lambda r: r.match.seconds)),
+                _seconds(s["seconds"]),
+                f"{s['ratio']:.1f}x",
+                _seconds(s["cpu_seconds"]),
+                f"{s['cpu_ratio']:.1f}x",
+            )
+
+
 def _seconds(value: float) -> str:
     return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.0f} ms"
 
@@ -168,6 +198,7 @@ def tables(result: Result) -> list[Table]:
     for heading, columns, rows in (
         (title, _HEADINGS, _times(result)),
         ("How many times less Concordant takes", _RATIOS, _ratios(result)),
+        ("Concordant on Spark, from the file to the sink", _ON_SPARK, _on_spark(result)),
     ):
         table = Table(title=heading, title_justify="left")
         for number, column in enumerate(columns):
@@ -182,9 +213,11 @@ def goals(result: Result) -> list[str]:
     """What is wanted beside what this run gave; a person judges."""
     least = min(pair.summary()["matching_ratio"] for pair in result.pairs)
     total = min(pair.summary()["end_to_end_ratio"] for pair in result.pairs)
+    spark = {way: min(pair.on_spark(way)["ratio"] for pair in result.pairs) for way in WAYS}
     return [
         _goal("matching", MATCHING_GOAL, least),
         _goal("end to end", END_TO_END_GOAL, total),
+        *(_goal(f"end to end on Spark, {way}", END_TO_END_GOAL, one) for way, one in spark.items()),
     ]
 
 
@@ -221,6 +254,8 @@ def page(result: Result) -> str:
         question=QUESTION.strip(),
         times=_markdown(_HEADINGS, _times(result)),
         ratios=_markdown(_RATIOS, _ratios(result)),
+        on_spark=_markdown(_ON_SPARK, _on_spark(result)),
+        starts=", ".join(f"{name} {_seconds(one)}" for name, one in result.starts.items()),
         goals="\n".join(f"- {line}" for line in goals(result)),
         agree=_markdown(cases, [(a.case, a.flink, a.concordant) for a in result.agree]),
         differ=_markdown(cases, [(a.case, a.flink, a.concordant) for a in result.differ]),
@@ -231,7 +266,7 @@ _PAGE = """\
 # Beside Flink SQL
 
 Written by `make bench-peers`. Three strictly rising quotes in a row, per symbol: Flink SQL
-`MATCH_RECOGNIZE` and Concordant's kernel on the same file.
+`MATCH_RECOGNIZE` and Concordant, its kernel alone and on Spark, on the same file.
 
 ## What was run
 
@@ -260,6 +295,12 @@ The scan alone, into a sink that drops the rows:
 - Concordant's scan is reading the CSV with Arrow into a checked batch in the total order. Matching
   is planning and `Kernel.step`. Parallelism 2 is two processes: each reads the whole file and keeps
   half of the symbols. Compiling the kernel (once per machine) does not count.
+- On Spark (`local[1]`, `local[2]`), one row for each way: the file read by Arrow into a checked
+  batch and matched by Spark's workers, the matches dropped (`noop`); the same into Parquet; and
+  with the file read by Spark's own CSV reader, shuffled by Spark, dropped. Times are from the call
+  to the last row, planning included, in a session that has run the question before.
+- The start of a JVM is in none of these times. The first question to each took longer than the
+  second by: {starts}.
 - {rounds} rounds; in each, the two sides take turns at each parallelism and mode. Times are
   medians; ratios are taken within a round, and their median is shown with the least and the most.
 - CPU is the processor time of the process (for Flink of the whole JVM: its compiler and collector
@@ -273,6 +314,8 @@ The scan alone, into a sink that drops the rows:
 {times}
 
 {ratios}
+
+{on_spark}
 
 {goals}
 
