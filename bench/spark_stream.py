@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def run(size: Size) -> Section:
             pq.write_table(table, path)
             os.utime(path, (1_000_000 + number, 1_000_000 + number))
         stream = Streams(session, folder)
-        candidates = {
+        candidates: dict[str, Callable[[], None]] = {
             "pass-through": stream.passed,
             "files": lambda: stream.correlated("files"),
             "store": lambda: stream.correlated("store"),

@@ -95,9 +95,11 @@ def _serve(pipe: Any, parallelism: int) -> None:
         try:
             start, start_cpu = time.perf_counter(), cpu_seconds()
             session = session or open_session(f"local[{parallelism}]")
-            found = _triples(session, path) if what == "triples" else _run(session, what, path)
-            taken = time.perf_counter() - start, cpu_seconds() - start_cpu
-            pipe.send(found or taken)
+            if what == "triples":
+                pipe.send(_triples(session, path))
+            else:
+                _run(session, what, path)
+                pipe.send((time.perf_counter() - start, cpu_seconds() - start_cpu))
         except Exception as error:
             pipe.send(RuntimeError(str(error)))
     if session is not None:
