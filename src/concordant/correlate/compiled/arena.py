@@ -6,7 +6,7 @@ that does not fit answers -1 and changes nothing; the driver grows the arena and
 
 from __future__ import annotations
 
-from concordant.correlate.compiled.jit import compiled, inlined
+from concordant.correlate.compiled.jit import compiled, folded, inlined
 from concordant.correlate.compiled.layout import (
     ARENA_BUMP,
     ARENA_FREE,
@@ -153,7 +153,7 @@ def trim(arena, header, both_ends):
     arena[header + Q_DEAD] = dead
 
 
-@compiled
+@folded
 def find_block(plan, subscription, arena, cells, width, row):
     """The block of a row's partition, or 0 if there is none."""
     root = plan[subscription + SUB_ROOT]

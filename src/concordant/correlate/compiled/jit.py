@@ -38,6 +38,14 @@ def inlined(function: Callable[..., Any]) -> Any:
     return _stamped(njit(cache=True, inline="always")(function))
 
 
+def folded(function: Callable[..., Any]) -> Any:
+    """The same for a larger one that most events go through: LLVM copies it where it is called.
+
+    A call would save registers, and read again what a caller has read from the plan before.
+    """
+    return _stamped(njit(cache=True, forceinline=True)(function))
+
+
 def _stamped(dispatcher: Any) -> Any:
     # Numba has no public way to say what a cache depends on; a release that moves this attribute
     # fails the test that watches over it, and falls back to Numba's own stamp here.

@@ -6,7 +6,7 @@ what is too old, too early or too late is cut off by binary search.
 
 from __future__ import annotations
 
-from concordant.correlate.compiled.jit import compiled, inlined
+from concordant.correlate.compiled.jit import compiled, folded, inlined
 from concordant.correlate.compiled.layout import (
     AT_HIGH,
     AT_LOW,
@@ -63,13 +63,13 @@ def first_from(arena, data, low, high, cells, width, column, value, strict):
     return low
 
 
-@compiled
+@folded
 def queue_of(plan, part, block, slot):
     topic = plan[plan[part + PART_SLOTS] + slot * SLOT_SIZE + SLOT_TOPIC]
     return block + plan[plan[part + PART_TOPICS] + topic * TOPIC_SIZE + TOPIC_QUEUE]
 
 
-@compiled
+@folded
 def shrink_to_time(plan, part, block, arena, cells, width, scratch, oldest):
     """Leave out of the slots' ranges what is older than `within` allows."""
     for slot in range(plan[part + PART_SLOT_COUNT]):
@@ -80,7 +80,7 @@ def shrink_to_time(plan, part, block, arena, cells, width, scratch, oldest):
         scratch[AT_LOW + slot] = low
 
 
-@compiled
+@folded
 def shrink_to_order(plan, part, block, arena, cells, width, scratch, lower, upper):
     """Shrink the slots' ranges by order constraints: NO_MATCH, OPEN, or SETTLED.
 
@@ -106,7 +106,7 @@ def shrink_to_order(plan, part, block, arena, cells, width, scratch, lower, uppe
     return OPEN
 
 
-@compiled
+@folded
 def _raise_lower_ends(plan, part, block, arena, cells, width, scratch):
     """Once along the constraints; 1 if an end moved, 0 if none did, -1 if a range is empty."""
     changed = 0
@@ -138,7 +138,7 @@ def _raise_lower_ends(plan, part, block, arena, cells, width, scratch):
     return changed
 
 
-@compiled
+@folded
 def _lower_upper_ends(plan, part, block, arena, cells, width, scratch):
     """Once against the constraints; answers as above."""
     changed = 0

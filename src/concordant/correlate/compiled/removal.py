@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from concordant.correlate.compiled.arena import trim
 from concordant.correlate.compiled.index import forget
-from concordant.correlate.compiled.jit import compiled, inlined
+from concordant.correlate.compiled.jit import compiled, folded, inlined
 from concordant.correlate.compiled.layout import (
     AT_INDEX,
     COL_TIME,
@@ -36,7 +36,7 @@ from concordant.correlate.compiled.layout import (
 from concordant.correlate.compiled.ranges import first_from, row_at
 
 
-@compiled
+@folded
 def _uncount(arena, root, cells, width, row):
     """One queued event less, unless it was found too old and uncounted before."""
     limit = arena[root + ROOT_EXPIRED_BEFORE]
@@ -88,7 +88,7 @@ def tidy(plan, topic, block, arena):
     trim(arena, block + plan[topic + TOPIC_QUEUE], plan[topic + TOPIC_INDEX_COUNT] == 0)
 
 
-@compiled
+@folded
 def expire(plan, part, root, block, arena, cells, width, oldest):
     for t in range(plan[part + PART_TOPIC_COUNT]):
         topic = plan[part + PART_TOPICS] + t * TOPIC_SIZE
@@ -103,7 +103,7 @@ def expire(plan, part, root, block, arena, cells, width, oldest):
             cut(plan, root, topic, block, arena, cells, width, head, stop)
 
 
-@compiled
+@folded
 def dispose(plan, subscription, part, root, block, arena, cells, width, scratch):
     consume = plan[subscription + SUB_CONSUME]
     for t in range(plan[part + PART_TOPIC_COUNT]):

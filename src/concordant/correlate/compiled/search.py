@@ -9,7 +9,7 @@ range they are answered by binary search; an index leads to the next candidate o
 from __future__ import annotations
 
 from concordant.correlate.compiled.index import build, propose
-from concordant.correlate.compiled.jit import compiled
+from concordant.correlate.compiled.jit import compiled, folded
 from concordant.correlate.compiled.layout import (
     ARENA_WANTED,
     AT_CURSOR,
@@ -88,7 +88,7 @@ from concordant.correlate.compiled.ranges import (
 from concordant.correlate.compiled.values import run_program, test
 
 
-@compiled
+@folded
 def fits(plan, slot, cells, width, rank, row):
     """Do all unary predicates of a slot hold for a row?"""
     address = plan[slot + SLOT_UNARY]
@@ -105,7 +105,7 @@ def fits(plan, slot, cells, width, rank, row):
     return True
 
 
-@compiled
+@folded
 def search(plan, subscription, part, block, arena, cells, width, rank, scratch, pinned):
     """Bind every slot of a part; True if a combination was found.
 
@@ -204,7 +204,7 @@ def search(plan, subscription, part, block, arena, cells, width, rank, scratch, 
             _enter(plan, subscription, part, block, arena, cells, width, scratch, depth)
 
 
-@compiled
+@folded
 def _take_ends(plan, subscription, part, block, arena, scratch):
     """Bind every slot to the near end of its range; False if one of these events was removed."""
     recent = plan[subscription + SUB_RECENT]
@@ -221,7 +221,7 @@ def _take_ends(plan, subscription, part, block, arena, scratch):
     return True
 
 
-@compiled
+@folded
 def _bind_neighbours(plan, subscription, part, block, arena, cells, width, rank, scratch, pinned):
     """Bind the instances before the pinned event: contiguous, they can only be its neighbours."""
     first = plan[pinned + TOPIC_FIRST]
@@ -251,7 +251,7 @@ def _bind_neighbours(plan, subscription, part, block, arena, cells, width, rank,
     return True
 
 
-@compiled
+@folded
 def _narrow(plan, subscription, part, block, arena, cells, width, rank, scratch, free):
     """Leave out, at the near end of each range, what does not agree with the pinned event.
 
@@ -313,7 +313,7 @@ def _narrow(plan, subscription, part, block, arena, cells, width, rank, scratch,
     return True
 
 
-@compiled
+@folded
 def _enter(plan, subscription, part, block, arena, cells, width, scratch, depth):
     """Set the range of the slot at this depth from the slots already bound."""
     slot = scratch[AT_VISIT + depth]
@@ -412,7 +412,7 @@ def _led(plan, driver, topic, block, arena, cells, width, scratch, place, low, h
     )
 
 
-@compiled
+@folded
 def _advance(plan, subscription, part, block, arena, cells, width, rank, scratch, depth, spread):
     """Bind the next candidate of the slot at this depth; False when there is none."""
     slot = scratch[AT_VISIT + depth]
@@ -454,7 +454,7 @@ def _advance(plan, subscription, part, block, arena, cells, width, rank, scratch
     return found
 
 
-@compiled
+@folded
 def _agrees(plan, record, cells, width, rank, scratch, row):
     """Do the binary predicates with the slots already bound hold?"""
     address = plan[record + SLOT_BINARY]
@@ -480,7 +480,7 @@ def _agrees(plan, record, cells, width, rank, scratch, row):
     return True
 
 
-@compiled
+@folded
 def _near(plan, part, cells, width, scratch, row, spread):
     """Is the row's time within reach of all rows already bound?"""
     time = cells[row * width + COL_TIME]

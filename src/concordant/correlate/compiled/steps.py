@@ -16,7 +16,7 @@ from concordant.correlate.compiled.arena import (
 )
 from concordant.correlate.compiled.caps import LINE_WORDS, bound_queue
 from concordant.correlate.compiled.index import drop, extend
-from concordant.correlate.compiled.jit import compiled, inlined
+from concordant.correlate.compiled.jit import compiled, folded, inlined
 from concordant.correlate.compiled.layout import (
     ARENA_FULL,
     ARENA_WANTED,
@@ -91,7 +91,7 @@ from concordant.correlate.compiled.removal import dispose, expire
 from concordant.correlate.compiled.search import fits, search
 
 
-@compiled
+@folded
 def give(plan, reader, arena, cells, width, rank, scratch, out, control, row, block):
     """Give an event to a conjunction; says DONE, or what is missing (and has done nothing).
 
@@ -224,7 +224,7 @@ def _enough(plan, part, block, arena):
     return True
 
 
-@compiled
+@folded
 def _account(plan, root, arena, scratch):
     steps = scratch[AT_STEPS]
     arena[root + ROOT_STEPS] += steps
