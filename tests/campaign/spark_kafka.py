@@ -3,14 +3,20 @@
 A real broker gets events in three partitions and a few messages that nobody can read. A pipeline
 reads them as a stream and writes relations to JSON Lines and to another topic. The JSON Lines must
 be what the kernel alone gives for the same events; in the topic every relation is there, one that
-comes again has the same text, and first comings of one key are in order.
+comes again has the same text, and first comings of one key are in order. Then the example of
+`examples/kafka` is followed as its page says, with this broker's address and the jars as files.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 import tempfile
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,9 +26,10 @@ import pyarrow as pa
 from rich.table import Table
 
 from concordant.local import correlate
+from concordant.model.kind import format_instant
 from concordant.spark.checkpoint import Checkpoint
 from concordant.spark.session import open_session
-from tests.campaign.killing import failure, killed, lines
+from tests.campaign.killing import OPTIONS, ROOT, failure, killed, lines
 from tests.campaign.shape import Options, Report
 from tests.kafka import broker, jars
 
@@ -63,7 +70,7 @@ kafka_topic = "relations"
 [spark]
 master = "local[2]"
 jars = {jars}
-options = {{ "spark.driver.memory" = "1g", "spark.sql.shuffle.partitions" = "2" }}
+{options}
 """
 
 
@@ -132,6 +139,45 @@ def problems(delivered: list[Any], expected: list[dict[str, Any]]) -> list[str]:
     return wrong
 
 
+def example(folder: Path, servers: str, connector: list[str]) -> str:
+    """Publish and run the example with commands of their own; nothing, or the last they said."""
+    shutil.copytree(ROOT / "examples", folder / "examples")
+    here = folder / "examples" / "kafka"
+    text = (here / "stock.toml").read_text().replace("127.0.0.1:9092", servers)
+    before, _, _ = text.partition("options = ")
+    (here / "stock.toml").write_text(f"{before}jars = {json.dumps(connector)}\n")
+    for command in (
+        ["publish.py", servers, "stock", "../stock.jsonl"],
+        ["-m", "concordant.cli.main", "run", "stock.toml", "--json"],
+    ):
+        done = subprocess.run(
+            [sys.executable, *command],
+            cwd=here,
+            env={**os.environ, "KAFKA_JARS": ",".join(connector)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            return done.stderr.strip()[-500:] or f"exit code {done.returncode}"
+    return ""
+
+
+def example_problems(delivered: list[Any]) -> list[str]:
+    """What is wrong with the relations of the example; its events have no ids but their places."""
+    wanted = {
+        (one.key[0], tuple(format_instant(event.time) for event in one.events))
+        for one in correlate(ROOT / "examples" / "stock.jsonl", ROOT / "examples" / "rising.sub")
+    }
+    found = set()
+    for *_, value in delivered:
+        one = json.loads(value)
+        times = (datetime.fromisoformat(event["time"]) for event in one["events"])
+        shown = tuple(format_instant(int(time.timestamp()) * 1_000_000) for time in times)
+        found.add((*one["key"], shown))
+    return [] if found == wanted else [f"the example gave {sorted(found)}"]
+
+
 def run(options: Options) -> Report:
     rng = Random(options.seed)
     died: Counter[str] = Counter()
@@ -140,7 +186,11 @@ def run(options: Options) -> Report:
         folder.mkdir()
         connector = jars("connector")
         text = PIPELINE.format(
-            question=QUESTION, servers=servers, jars=json.dumps(connector), per_batch=PER_BATCH
+            question=QUESTION,
+            servers=servers,
+            jars=json.dumps(connector),
+            per_batch=PER_BATCH,
+            options=OPTIONS,
         )
         (folder / "pipeline.toml").write_text(text)
         session = open_session("local[1]", options={"spark.jars": ",".join(connector)})
@@ -153,6 +203,10 @@ def run(options: Options) -> Report:
         if relations(lines(folder)) != expected:
             failures.append(f"{len(lines(folder))} lines instead of {len(expected)}")
         delivered = messages(session, servers, "relations")
+        text = example(Path(made), servers, connector)
+        failures += [f"the example failed: {text}"] if text else []
+        if not text:
+            failures += example_problems(messages(session, servers, "rising"))
         session.stop()
         failures += problems(delivered, expected)
         aside = [path.read_text() for path in folder.glob("aside/*/*.json")]

@@ -4,8 +4,8 @@
 
 MASTER is Spark's, or the address of a Spark Connect server (`sc://…`). FAULT is `none`, `retry`
 (the first attempt of every task dies when its work is done), `speculation` (the first attempt of
-every task is slow) or `executor` (one is killed after every second micro-batch). Prints one line of
-JSON for each comparison; in FOLDER every fault leaves a file.
+the first task of a stage is slow) or `executor` (one is killed after every second micro-batch).
+Prints one line of JSON for each comparison; in FOLDER every fault leaves a file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from typing import Any
 
 from pyspark import TaskContext
 
-from concordant.spark import batch, correlate, in_order, state_files
+from concordant.spark import batch, correlate, in_order, state_files, state_store
+from concordant.spark.pipeline import read_pipeline
+from concordant.spark.run import run_pipeline
 from concordant.spark.session import open_session
 from tests.processes import descendants
 from tests.spark.every_policy import QUESTION, ROWS, expected
@@ -31,6 +33,19 @@ from tests.spark.test_streaming import SCHEMA, Run, write
 
 ROOT = Path(__file__).resolve().parents[2]
 SLOW_SECONDS = 4.0
+
+PIPELINE = """
+[question]
+subscriptions = "question.sub"
+[[source]]
+kind = "parquet"
+path = "in"
+[[sink]]
+kind = "jsonl"
+path = "out"
+[spark]
+master = "{master}"
+"""
 
 Task = Callable[[Iterable[Any]], Iterator[Any]]
 
@@ -40,11 +55,18 @@ def opened(master: str, folder: Path, fault: str) -> Any:
         return open_session(master, options={"spark.sql.shuffle.partitions": "2"})
     options = {
         "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": "-Xss8m -XX:TieredStopAtLevel=1",
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         "spark.executor.memory": "900m",
         "spark.executorEnv.PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
         "spark.sql.shuffle.partitions": "3",
         "spark.local.dir": str(folder / "local"),
     }
+    if master != "local[2]":  # what Spark generates and compiles is the same everywhere
+        options |= {
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        }
     if fault == "speculation":
         options |= {
             "spark.speculation": "true",
@@ -61,14 +83,16 @@ def _is_connect(master: str) -> bool:
 
 
 def plant(fault: str, folder: Path) -> None:
-    """Break the tasks of tables and of streams with their state in files."""
-    for module, name in ((batch, "task"), (state_files, "_task")):
+    """Break the tasks of tables and of streams, wherever the state is."""
+    for module, name in ((batch, "task"), (state_files, "_task"), (state_store, "_pack")):
         own = getattr(module, name)
 
         def made(*arguments: Any, own: Any = own) -> Task:
             return broken(own(*arguments), fault, str(folder))
 
         setattr(module, name, made)
+    # In the same task as the operator that holds the state, after it.
+    state_store._unpack = broken(state_store._unpack, fault, str(folder))
 
 
 def broken(inner: Task, fault: str, folder: str) -> Task:
@@ -77,7 +101,7 @@ def broken(inner: Task, fault: str, folder: str) -> Task:
         assert context is not None
         first = context.attemptNumber() == 0
         name = f"{fault if first else 'again'}-{uuid.uuid4()}"
-        if fault == "speculation" and first:
+        if fault == "speculation" and first and context.partitionId() == 0:
             time.sleep(SLOW_SECONDS)  # slow is the fault
         answers = list(inner(batches))
         (Path(folder) / name).touch()
@@ -106,6 +130,22 @@ def table(spark: Any) -> tuple[str, bool, int]:
     found = in_order(correlate(spark.createDataFrame(ROWS, SCHEMA), QUESTION))
     rows = found.select("id", "events.id").collect()
     return "table", [(one[0], tuple(one[1])) for one in rows] == expected(), len(rows)
+
+
+def pipeline(spark: Any, folder: Path, master: str) -> tuple[str, bool, int]:
+    """The table by a pipeline file, down to its JSON Lines."""
+    (folder / "question.sub").write_text(QUESTION)
+    (folder / "pipeline.toml").write_text(PIPELINE.format(master=master))
+    run_pipeline(
+        read_pipeline(folder / "pipeline.toml"),
+        spark,
+        generate=lambda source: source.path,
+        show=lambda rows: None,
+        told=lambda line: None,
+    )
+    lines = (folder / "out" / f"{0:020d}.jsonl").read_text().splitlines()
+    found = [tuple(json.loads(line)["events"]) for line in lines]
+    return "pipeline", found == [ids for _, ids in expected()], len(found)
 
 
 def stream(spark: Any, folder: Path, fault: str) -> tuple[str, bool, int]:
@@ -149,9 +189,11 @@ def main(master: str, fault: str, folder: Path) -> None:
     write(folder / "in", 40, 80, 120, 160, 200, rows=ROWS)
     if fault != "executor":
         tell(*table(spark))
-    if not _is_connect(master):
+    if _is_connect(master):
+        tell(*pipeline(spark, folder, master))
+    else:
         tell(*stream(spark, folder, fault))
-    if fault == "none":
+    if fault != "executor":
         tell(*own_store(spark, folder))
     spark.stop()
 
