@@ -47,7 +47,8 @@ class Setup(msgspec.Struct, frozen=True):
     kind: str = "static"
     overlay: str = "3 line"
     count: int = 1_000
-    """Transactions in all."""
+    """Transactions per round."""
+    rounds: int = 1
     outstanding: int = 1
     scenarios: int = 1
     """Environments, each with a dispatcher and two agents."""
@@ -56,11 +57,11 @@ class Setup(msgspec.Struct, frozen=True):
 
 
 class Live(msgspec.Struct):
-    """What came of it."""
+    """What came of a round."""
 
     latencies_s: list[float] = []
     seconds: float = 0.0
-    processor_ms: dict[str, float] = {}
+    processor_ms: dict[str, float] = msgspec.field(default_factory=dict)
     """Per transaction, by process."""
 
     @property
@@ -108,8 +109,8 @@ async def _broker(file: Path, name: str) -> None:
     await asyncio.Event().wait()
 
 
-def dispatched(setup: Setup) -> Live:
-    """Run an experiment to its end."""
+def dispatched(setup: Setup) -> list[Live]:
+    """Run an experiment to its end: what came of each round."""
     with tempfile.TemporaryDirectory() as folder:
         return asyncio.run(_dispatched(setup, Path(folder)))
 
@@ -258,36 +259,39 @@ class _Scenario:
         self.owners[x] = self.names.index(new)
 
 
-async def _dispatched(setup: Setup, folder: Path) -> Live:
+async def _dispatched(setup: Setup, folder: Path) -> list[Live]:
     async with _brokers(setup, folder) as (carrier, pids):
         edges = list(OVERLAYS[setup.overlay])
         scenarios = [_Scenario(n, edges, carrier, setup.kind) for n in range(setup.scenarios)]
         for one in scenarios:
             await one.set_up(setup.outstanding)
-        found = Live()
-        left = iter(range(setup.count))
-
-        async def worker(scenario: _Scenario, x: int) -> None:
-            for _ in left:
-                begun = perf_counter()
-                await scenario.run(x)
-                found.latencies_s.append(perf_counter() - begun)
-
         for x in range(setup.outstanding):  # once, so that all code was run
             await scenarios[0].run(x)
-        before = {name: _ticks(pid) for name, pid in pids.items()}
-        start = perf_counter()
-        await asyncio.gather(
-            *(worker(one, x) for one in scenarios for x in range(setup.outstanding))
-        )
-        found.seconds = perf_counter() - start
-        for name, pid in pids.items():
-            used = (_ticks(pid) - before[name]) / os.sysconf("SC_CLK_TCK")
-            found.processor_ms[name] = 1_000 * used / setup.count
+        found = [await _round(setup, scenarios, pids) for _ in range(setup.rounds)]
         for one in scenarios:
             for door in one.doors.values():
                 await door.stop()
         return found
+
+
+async def _round(setup: Setup, scenarios: list[_Scenario], pids: dict[str, int]) -> Live:
+    found = Live([])
+    left = iter(range(setup.count))
+
+    async def worker(scenario: _Scenario, x: int) -> None:
+        for _ in left:
+            begun = perf_counter()
+            await scenario.run(x)
+            found.latencies_s.append(perf_counter() - begun)
+
+    before = {name: _ticks(pid) for name, pid in pids.items()}
+    start = perf_counter()
+    await asyncio.gather(*(worker(one, x) for one in scenarios for x in range(setup.outstanding)))
+    found.seconds = perf_counter() - start
+    for name, pid in pids.items():
+        used = (_ticks(pid) - before[name]) / os.sysconf("SC_CLK_TCK")
+        found.processor_ms[name] = 1_000 * used / setup.count
+    return found
 
 
 def _ticks(pid: int) -> int:

@@ -144,11 +144,13 @@ class Filter(msgspec.Struct, frozen=True, array_like=True):
     """By attribute, in the order of their names."""
 
     def __post_init__(self) -> None:
-        names = [name for name, _ in self.constraints]
-        if len(names) > CONSTRAINT_COUNT_MAX:
+        if len(self.constraints) < 2:
+            return
+        if len(self.constraints) > CONSTRAINT_COUNT_MAX:
             raise ValueError(f"a filter may name {CONSTRAINT_COUNT_MAX} attributes")
-        if any(a >= b for a, b in pairwise(names)):
-            raise ValueError("attributes are named once each, in the order of their names")
+        for (one, _), (other, _) in pairwise(self.constraints):
+            if one >= other:
+                raise ValueError("attributes are named once each, in the order of their names")
 
     def matches(self, event: Event) -> bool:
         """Is the event meant? (The paper: the subscription's filter covers the point filter.)"""

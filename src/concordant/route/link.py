@@ -61,6 +61,10 @@ class LinkOptions(msgspec.Struct, frozen=True):
     """Messages that came too early, per peer; beyond that they are dropped and repeated."""
     gathers: bool = False
     """Messages to one peer leave together, at the next turn of the driver's loop: fewer packets."""
+    crowd_count: int = 32
+    gather_us: Duration = 2 * MILLISECOND
+    """With so many messages on their way to one peer, further ones gather for so long: under load
+    a packet costs more than the messages in it."""
     log_count_max: int = 10_000
     """Records in the log before a snapshot takes their place."""
 
@@ -78,6 +82,8 @@ class Peer(msgspec.Struct):
     held: dict[int, Any] = {}
     owes: bool = False
     """An acknowledgement is due."""
+    due: int = 0
+    """What was sent up to this number is repeated next time, unless it is acknowledged."""
     unsent: int = 0
     """The first message that waits to leave with others; 0 if none does."""
 
@@ -336,24 +342,30 @@ class Reliable:
     def _repeat(self, cause: int, out: list[Effect]) -> None:
         for to, peer in self._peers.items():
             first = peer.acknowledged + 1
-            if first <= peer.sent:
-                last = min(peer.sent, peer.acknowledged + self._options.repeat_count)
+            last = min(peer.due, peer.acknowledged + self._options.repeat_count)
+            if first <= last:
                 messages = tuple(peer.unacknowledged[n] for n in range(first, last + 1))
                 self._post(to, peer, first, messages, cause, out)
                 self._wait_us = min(2 * self._wait_us, self._options.repeat_us_max)
 
     def _wait(self, now: Instant, cause: int, out: list[Effect]) -> None:
         """Set the timers of the links, if there is something to wait for."""
+        repeats = False
         for peer in self._peers.values():
             if peer.unsent and not self._flushing:
                 self._flushing = True
-                out.append(SetTimer(_FLUSH, now, cause))
+                crowded = len(peer.unacknowledged) > self._options.crowd_count
+                gather_us = self._options.gather_us if crowded else 0
+                out.append(SetTimer(_FLUSH, now + gather_us, cause))
             if peer.owes and not self._acknowledging:
                 self._acknowledging = True
                 out.append(SetTimer(_ACKNOWLEDGE, now + self._options.acknowledge_us, cause))
-            if peer.unacknowledged and not self._repeating:
-                self._repeating = True
-                out.append(SetTimer(_REPEAT, now + self._wait_us, cause))
+            repeats = repeats or bool(peer.unacknowledged)
+        if repeats and not self._repeating:
+            self._repeating = True
+            for peer in self._peers.values():
+                peer.due = peer.sent
+            out.append(SetTimer(_REPEAT, now + self._wait_us, cause))
 
     # --- sessions -----------------------------------------------------------------------------
 
@@ -368,7 +380,7 @@ class Reliable:
         """Of what waited for a client, keep what it is owed in any life."""
         waiting = [one for n, one in peer.unacknowledged.items() if n > acknowledged]
         owed = [one for one in waiting if isinstance(one, self._wire.lasting)]
-        peer.session, peer.taken, peer.held, peer.unsent = session, 0, {}, 0
+        peer.session, peer.taken, peer.held, peer.unsent, peer.due = session, 0, {}, 0, 0
         peer.sent, peer.unacknowledged = len(owed), dict(enumerate(owed, 1))
 
     def _begin_session(self, now: Instant, session: int, cause: int, out: list[Effect]) -> None:
