@@ -19,7 +19,7 @@ import pytest
 from concordant.machine.effects import Persist
 from concordant.machine.instant import Instant
 from concordant.model.event import Event
-from concordant.order.merging import client
+from concordant.order.merging import client, merge
 from concordant.order.merging.client import MergedClient
 from concordant.order.merging.core import Core, Session
 from concordant.order.merging.filters import Filter
@@ -35,7 +35,7 @@ from concordant.sim.merging_oracle import failure
 CASE_COUNT_MAX = 2_000
 """A bug that survives so many cases is not caught."""
 
-HEAL_US = 1_500_000
+HEAL_US = 3_000_000
 """A case that takes longer to come to rest is stuck."""
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -145,7 +145,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 def _(patch: pytest.MonkeyPatch) -> None:
     def put(self: Core, command: Put) -> None:
         self.last[command.publisher] = max(command.n, self.last.get(command.publisher, 0))
-        self._emit(command.event, command.hint)
+        self._emit(command.event, max(self.ts + 1, command.hint))
 
     patch.setattr(Core, "_put", put)
 
@@ -160,8 +160,8 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 @bug("each link interleaves both sides by itself (erratum 1)", "static", 0)
 def _(patch: pytest.MonkeyPatch) -> None:
-    def emit(self: Core, event: Event, hint: Instant) -> None:
-        self.ts = max(self.ts + 1, hint)
+    def emit(self: Core, event: Event, ts: int) -> None:
+        self.ts = ts
         for number, session in enumerate(self.sessions.values()):
             if session.filter.passes(event):
                 last = session.items[-1] if session.items else None
@@ -324,3 +324,44 @@ def _(patch: pytest.MonkeyPatch) -> None:
         correct(self, now, options)
 
     patch.setattr(Part, "_revive", revive)
+
+
+# --- stamps ---------------------------------------------------------------------------------------
+
+
+@bug("a merger takes what is there without waiting for the other topic", "stamped", 7)
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Part, "_comes_next", lambda self, one: one.head is not None)
+
+
+@bug("of two events with one stamp the conjunction decides, not the topic", "stamped", 13)
+def _(patch: pytest.MonkeyPatch) -> None:
+    def order(stream: Stream) -> Any:
+        assert stream.head is not None
+        return (stream.head.item.ts, stream.key)
+
+    patch.setattr(merge, "_order", order)
+
+
+@bug("a merger passes on a mark that only one parent has passed", "stamped", 11)
+def _(patch: pytest.MonkeyPatch) -> None:
+    def pass_on(self: Core) -> None:
+        self.frontiers, kept = [max(self.frontiers)] * 2, self.frontiers
+        correct(self)
+        self.frontiers = kept
+
+    correct = Core._pass_on
+    patch.setattr(Core, "_pass_on", pass_on)
+
+
+@bug("a mark that somebody waits for is never asked of the roots", "stamped", 0)
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Part, "marks", lambda self, now, options, overdue: iter(()))
+
+
+@bug("who subscribes at run time begins before its past is passed", "stamped", 150)
+def _(patch: pytest.MonkeyPatch) -> None:
+    def is_ready(self: Core, one: Any) -> bool:
+        return self.root or min(self.in_force) >= one.need
+
+    patch.setattr(Core, "_is_ready", is_ready)

@@ -184,17 +184,18 @@ def _baseline(name: str) -> Strategy:
     )
 
 
-def _merging() -> Strategy:
+def _merging(level: str, name: str) -> Strategy:
     """A host of mergers at every node; three replicas of each merger where there are as many."""
+    stamped = level == "total"
 
     def hosts(setting: Setting) -> tuple[str, ...]:
-        return tuple(part_of(node, "merging", "host") for node in setting.nodes)
+        return tuple(part_of(node, name, "host") for node in setting.nodes)
 
     def options(setting: Setting) -> MergingOptions:
         found: MergingOptions = setting.options(MergingOptions)
         count = 3 if len(setting.nodes) >= 3 else 1
         replication = msgspec.structs.replace(found.replication, replica_count=count)
-        return msgspec.structs.replace(found, replication=replication)
+        return msgspec.structs.replace(found, replication=replication, stamped=stamped)
 
     def client(
         setting: Setting,
@@ -215,8 +216,8 @@ def _merging() -> Strategy:
         return MergerHost(address, hosts=hosts(setting), options=options(setting))
 
     return Strategy(
-        "agreed",
-        "merging",
+        level,
+        name,
         subscriber=client,
         publisher=client,
         patterns=client,
@@ -322,7 +323,8 @@ _ENTRIES = (
     _causal(),
     *sequencing_roles.entries(),
     *map(_baseline, BASELINES),
-    _merging(),
+    _merging("agreed", "merging"),
+    _merging("total", "merging-stamped"),
 )
 
 STRATEGIES: Mapping[str, Strategy] = {entry.name: entry for entry in _ENTRIES}

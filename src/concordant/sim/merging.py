@@ -37,6 +37,7 @@ def build(
     schemas: Schemas,
     options: ClientOptions,
     detector: DetectorOptions,
+    stamped: bool = False,
 ) -> None:
     """Hosts and clients of a scenario: with subscriptions everybody has all of them, without any
     the topics of the layout are delivered event by event."""
@@ -50,6 +51,7 @@ def build(
         idle_us=options.mark_us_max // 2,
         lease_us=20 * options.mark_us_max,
         outbox_count_max=options.outbox_count_max,
+        stamped=stamped,
     )
     costs = {"service_us": shape.service_us, "sync_us": shape.sync_us}
     add_hosts(world, HOSTS, options=merging, detector=detector, **costs)

@@ -43,14 +43,16 @@ CONJUNCTIONS = (
     "B and C match recent consume matched",
     "A.kind >= 3 and B",
 )
-MODES = ("static", "changing", "crowded", "filtering", "crashing", "storm")
+MODES = ("static", "changing", "crowded", "filtering", "crashing", "storm", "stamped")
 """`changing`: subscriptions at run time. `crowded`: many join one conjunction. `filtering`: filters
 of one merger change all the time. `crashing` and `storm`: changing, with replicas that crash, the
-second with many crashes and many joiners."""
+second with many crashes and many joiners. `stamped`: crashing, with mergers that take events by the
+stamps of their roots, which promises total order."""
 
 _FILTERED = (0, 2, 7, 9)
 """Conjunctions of one merger with different filters."""
 
+_CRASHING = ("crashing", "storm", "stamped")
 _OF_SUBSCRIBERS: tuple[FaultKind, ...] = ("crash", "pause", "lost-writes")
 _OF_HOSTS: tuple[FaultKind, ...] = ("crash", "crash", "pause", "lost-writes", "failing-writes")
 
@@ -112,6 +114,7 @@ def random_case(seed: int, mode: str) -> Case:
     """A case of a mode, all of it from the seed."""
     rng = Random(f"{seed}/{mode}/merging")
     replicas = 3 if mode in ("crashing", "storm") or rng.random() < 0.3 else 1
+    stamped = mode == "stamped"
     hosts = tuple(f"m{n}" for n in range(1, rng.randint(replicas, replicas + 2) + 1))
     pool = rng.sample(range(len(CONJUNCTIONS)), rng.randint(1, 4))
     if mode in ("crowded", "storm"):
@@ -162,6 +165,7 @@ def random_case(seed: int, mode: str) -> Case:
         lag_count_max=rng.choice((4, 1_000)),
         hinted=rng.random() < 0.6,
         ahead_us=rng.choice((0, 5_000)),
+        stamped=stamped,
         gather_us=rng.choice((0, 500, 1_500, 3_000)),
     )
     case = Case(
@@ -198,8 +202,8 @@ def _faults(case: Case, rng: Random) -> list[Fault]:
         for name in case.subscribes:
             if rng.random() < 0.3:
                 found.append(Fault(rng.choice(_OF_SUBSCRIBERS), *when(), name))
-    if case.mode in ("crashing", "storm"):
-        crashes = rng.randint(1, 3) if case.mode == "crashing" else rng.randint(4, 12)
+    if case.mode in _CRASHING:
+        crashes = rng.randint(4, 12) if case.mode == "storm" else rng.randint(1, 3)
         for _ in range(crashes):
             at_ms, for_ms = when()
             kind = rng.choice(_OF_HOSTS)
@@ -231,7 +235,7 @@ def play(case: Case, *, watch: Watch | None = None) -> Played:
         step_count_max=400_000,
     )
     # A detector only makes the wait for a leader's end shorter: where none ends, none is needed.
-    watched = case.mode in ("crashing", "storm")
+    watched = case.mode in _CRASHING
     detector = DetectorOptions(beat_us=25_000, suspect_us=90_000) if watched else None
     add_hosts(world, case.hosts, options=case.options, detector=detector, sync_us=case.sync_us)
     add_clients(

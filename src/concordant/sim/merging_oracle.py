@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import msgspec
 
@@ -22,7 +23,7 @@ from concordant.order.merging.core import Core, Session
 from concordant.order.merging.filters import Filter
 from concordant.order.merging.host import MergerHost
 from concordant.order.merging.matcher import Correlating, Matcher
-from concordant.order.merging.messages import Ev, LogCommand, Start
+from concordant.order.merging.messages import Ev, LogCommand, Put, Start, Take
 from concordant.order.merging.overlay import name_of, parents
 from concordant.order.merging.part import Part
 from concordant.order.merging.records import Fed, Opened
@@ -71,6 +72,8 @@ def judge(played: Played) -> list[Verdict]:
     found.append(_pieces(played, mergers))
     found.append(_prefixes(mergers))
     found.append(_streams(played, mergers))
+    if played.case.options.stamped:
+        found.append(_total_order(played))
     found += check_level(played.recorder.rows(), "agreed")
     return found
 
@@ -118,7 +121,8 @@ def _logs(parts: dict[str, list[Part]]) -> dict[str, tuple[Core, list[LogCommand
         if whole:
             longest = max(whole, key=lambda one: one.commit)
             commands = [_commands.decode(entry) for entry in longest.committed(0)]
-            found[name] = (Core(replicas[0].core.signature), commands)
+            known = replicas[0].core
+            found[name] = (Core(known.signature, known.stamped), commands)
     return found
 
 
@@ -128,12 +132,9 @@ def replay(log: tuple[Core, list[LogCommand]]) -> Replayed:
     found = Replayed(core)
     before: dict[tuple[str, int], Session] = {}
     for command in commands:
-        ts = core.ts
+        event = _event_of(command) if core.changes(command) else None
         core.apply(command)
-        event = getattr(command, "event", None) or getattr(
-            getattr(command, "item", None), "event", None
-        )
-        if event is not None and core.ts > ts:
+        if event is not None:
             found.order.append(event)
         now = {(name, one.number): one for name, one in core.sessions.items() if one.version < 0}
         for key in before:
@@ -145,6 +146,14 @@ def replay(log: tuple[Core, list[LogCommand]]) -> Replayed:
                 found.owed[key] = Owed(key[0], session.filter)
             _follow(found, found.owed[key], session)
     return found
+
+
+def _event_of(command: LogCommand) -> Event | None:
+    if isinstance(command, Put):
+        return command.event
+    return (
+        command.item.event if isinstance(command, Take) and isinstance(command.item, Ev) else None
+    )
 
 
 def _follow(found: Replayed, owed: Owed, session: Session) -> None:
@@ -275,6 +284,21 @@ def _streams(played: Played, mergers: dict[str, Replayed]) -> Verdict:
             sentence = f"{client} delivered {delivered}, and {expected} follows from the log"
             return _wrong("Relations", checked, sentence)
     return Verdict("Streams", checked)
+
+
+def _total_order(played: Played) -> Verdict:
+    """Any two subscribers are fed what both are fed in one order, whatever they subscribe."""
+    checked = 0
+    fed: dict[str, dict[str, bool]] = {}
+    for client in played.case.subscribes:
+        records = (one for one in played.world.places[client].log if isinstance(one, Fed))
+        fed[client] = {one.event.id: True for one in records}
+    for (one, mine), (other, theirs) in combinations(fed.items(), 2):
+        common = [event for event in mine if event in theirs]
+        checked += len(common)
+        if common != [event for event in theirs if event in mine]:
+            return _wrong("Total Order", checked, f"{one} and {other} were fed in two orders")
+    return Verdict("Total Order", checked)
 
 
 Told = tuple[str, int, str]

@@ -152,7 +152,7 @@ def _sequencing(
     build(world, scenario, layout, options=options, clients=_clients)
 
 
-def _merging(world: World, scenario: Scenario, layout: Layout) -> None:
+def _merging(world: World, scenario: Scenario, layout: Layout, *, stamped: bool = False) -> None:
     detector = DetectorOptions(**_known(scenario, DetectorOptions))
     options = options_of(scenario)
     subscriptions, known = _subscriptions(scenario) if scenario.subscription else ([], {})
@@ -164,6 +164,7 @@ def _merging(world: World, scenario: Scenario, layout: Layout) -> None:
         schemas=known,
         options=options,
         detector=detector,
+        stamped=stamped,
     )
 
 
@@ -208,6 +209,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
         lambda scenario: tuple(map(sequencer_of, scenario.topics)),
     ),
     "merging": Protocol("agreed", _merging, merging.servers),
+    "merging-stamped": Protocol("total", partial(_merging, stamped=True), merging.servers),
     **dict.fromkeys(broadcast.KINDS, Protocol("total strict", _broadcast, broadcast.servers)),
 }
 

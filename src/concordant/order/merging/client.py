@@ -54,6 +54,7 @@ from concordant.order.merging.records import (
     Opened,
     Through,
 )
+from concordant.order.merging.stamps import ALL, beyond, passed
 from concordant.order.merging.stream import Stream, Wanted, wanted
 
 _TICK = "tick"
@@ -215,7 +216,13 @@ class MergedClient(MergedPublisher):
         inflow = Inflow(merger, consumer, state.sessions, held, replica=replica, moved_at=now)
         after = state.reached + self._merging.ahead_us if state.reached else 0
         name, key = one.name, (one.conjunction, one.name)
-        stream = state.streams[name] = Stream(one, inflow, name, key, after, after, began_at=now)
+        stamped = self._merging.stamped
+        stream = state.streams[name] = Stream(
+            *(one, inflow, name, key, after, (after, ALL)),
+            stamped=stamped,
+            mixed=stamped and len(one.signature) > 1,
+            began_at=now,
+        )
         out.append(Persist((Opened(one, state.sessions),), cause))
         self._to_all(merger, stream.attach(), cause, out)
         self._pull(now, stream, cause, out, overdue=False)
@@ -229,7 +236,7 @@ class MergedClient(MergedPublisher):
         name = stream.name
         self._matchers[name] = matcher
         kept = tuple(stream.waiting)
-        begun = Begun(name, stream.inflow.next, stream.frontier, queues, kept)
+        begun = Begun(name, stream.inflow.next, passed(stream.frontier), queues, kept)
         stream.queues = b""
         out.append(Persist((begun,), cause))
         out.append(_subscribed(stream.wanted, cause))
@@ -416,15 +423,16 @@ class MergedClient(MergedPublisher):
                 stream.pop()
             else:
                 stream.inflow.next = record.index + 1
-            stream.frontier = max(stream.frontier, record.ts)
+            item = Ev(record.ts, record.event)
+            stream.frontier = max(stream.frontier, beyond(item, mixed=stream.mixed))
             state.reached = max(state.reached, record.ts)
-            return self._feed(stream, Ev(record.ts, record.event))
+            return self._feed(stream, item)
         return []
 
     def _recall_begun(self, record: Begun) -> None:
         stream = self._state.streams[record.name]
         stream.stage, stream.waiting, stream.fed = "live", list(record.kept), 0
-        stream.inflow.next, stream.frontier = record.next, record.ts
+        stream.inflow.next, stream.frontier = record.next, (record.ts, ALL)
         matcher = self._matchers[record.name] = self._matcher(stream.wanted)
         if record.queues:
             matcher.load(record.queues)

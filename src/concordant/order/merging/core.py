@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import msgspec
 
-from concordant.machine.instant import Instant
 from concordant.model.event import Event
 from concordant.order.merging.filters import ALL, Filter, union
 from concordant.order.merging.messages import (
@@ -32,7 +31,8 @@ from concordant.order.merging.messages import (
     Take,
     Widened,
 )
-from concordant.order.merging.overlay import Signature
+from concordant.order.merging.overlay import Signature, parents
+from concordant.order.merging.stamps import NOWHERE, Place, beyond, passed
 
 
 class Session(msgspec.Struct):
@@ -54,6 +54,8 @@ class Session(msgspec.Struct):
     base: int = 0
     """Items before this number were acknowledged and are gone."""
     items: list[Item] = []
+    wish: int = 0
+    """Stamped: the time that somebody waits for this stream to pass; 0 if nobody does."""
 
     @property
     def end(self) -> int:
@@ -103,6 +105,8 @@ class Core(msgspec.Struct):
     """The state of a merger."""
 
     signature: Signature
+    stamped: bool = False
+    """Events keep the times of their roots, and are taken in the order of these."""
     ts: int = 0
     """The last logical time given or promised."""
     sessions: dict[Consumer, Session] = {}
@@ -119,6 +123,8 @@ class Core(msgspec.Struct):
     """The next index from each parent."""
     in_force: list[int] = msgspec.field(default_factory=lambda: [0, 0])
     """The filter version in force in what was taken from each parent."""
+    frontiers: list[Place] = msgspec.field(default_factory=lambda: [NOWHERE, NOWHERE])
+    """Stamped: how far each parent has come."""
     version: int = 0
     requested: list[Requested] = []
 
@@ -153,8 +159,7 @@ class Core(msgspec.Struct):
             case Advance():
                 session = self.sessions.get(command.consumer)
                 if session is not None and session.number == command.session:
-                    self.ts = max(self.ts, command.ts)
-                    session.append(Past(self.ts))
+                    self._advance(session, command.ts)
 
     def changes(self, command: LogCommand) -> bool:
         """Would it change anything? What would not need not be logged."""
@@ -175,6 +180,8 @@ class Core(msgspec.Struct):
                 session = self.sessions.get(command.consumer)
                 if session is None or session.number != command.session:
                     return False
+                if self.waits:  # another topic's event may still have the last one's time
+                    return command.ts > max(session.last - 1, session.wish)
                 return session.last < command.ts
 
     # --- events -------------------------------------------------------------------------------
@@ -182,7 +189,7 @@ class Core(msgspec.Struct):
     def _put(self, command: Put) -> None:
         if command.n == self.last.get(command.publisher, 0) + 1:
             self.last[command.publisher] = command.n
-            self._emit(command.event, command.hint)
+            self._emit(command.event, max(self.ts + 1, command.hint))
 
     def _take(self, command: Take) -> None:
         side = command.side
@@ -190,22 +197,63 @@ class Core(msgspec.Struct):
             return
         self.next[side] += 1
         item = command.item
+        if self.stamped:
+            self.frontiers[side] = max(self.frontiers[side], beyond(item, mixed=self.mixed(side)))
         if isinstance(item, Ev):
-            self._emit(item.event, command.hint)
+            self._emit(item.event, item.ts if self.stamped else max(self.ts + 1, command.hint))
         elif isinstance(item, Widened):
             self.in_force[side] = item.version
             oldest = min(self.in_force)
             self.requested = [one for one in self.requested if one.version >= oldest]
             self._activate()
+        if self.stamped:
+            self._pass_on()
 
-    def _emit(self, event: Event, hint: Instant) -> None:
+    def _emit(self, event: Event, ts: int) -> None:
         """One event is one step: its place in the streams of all who want it (erratum 1)."""
-        ts = self.ts = max(self.ts + 1, hint)
+        if not self.waits:
+            self.ts = ts
         item, topic = Ev(ts, event), event.topic
         for session in self.sessions.values():
             if topic in session.whole or session.filter.passes(event):
                 session.items.append(item)
                 session.last = ts
+
+    # --- progress -----------------------------------------------------------------------------
+
+    @property
+    def waits(self) -> bool:
+        """It cannot give times, but has to wait until both parents have passed them."""
+        return self.stamped and not self.root
+
+    def mixed(self, side: int) -> bool:
+        """Does a parent's stream have stamps of several roots?"""
+        return self.stamped and len(parents(self.signature)[side]) > 1
+
+    def _advance(self, session: Session, ts: int) -> None:
+        if self.waits:
+            session.wish = max(session.wish, ts)
+            self._pass_on()
+        else:
+            self.ts = max(self.ts, ts)
+            session.append(Past(self.ts))
+
+    def _pass_on(self) -> None:
+        """What both parents have passed is passed here: who waits for it hears so, or begins."""
+        self.ts = max(self.ts, min(map(passed, self.frontiers)))
+        for session in self.sessions.values():
+            if session.wish and session.wish <= self.ts:
+                session.wish = 0
+                session.append(Past(self.ts))
+        if self.pending:
+            self._activate()
+
+    @property
+    def wished(self) -> int:
+        """Stamped: the time that both parents have to pass for all who wait here."""
+        found = [session.wish for session in self.sessions.values()]
+        found += [one.after for one in self.pending]
+        return max(found, default=0)
 
     # --- consumers ----------------------------------------------------------------------------
 
@@ -250,6 +298,7 @@ class Core(msgspec.Struct):
         if not self.live and not self.root:
             self.live, self.life = True, self.life + 1
             self.next, self.in_force, self.requested = [0, 0], [0, 0], []
+            self.frontiers = [NOWHERE, NOWHERE]
         if not self.root:
             one.need = self._need(one.filter)
         self._activate()
@@ -275,11 +324,10 @@ class Core(msgspec.Struct):
 
     def _activate(self) -> None:
         """Who waited for a filter that is in force now begins."""
-        oldest = min(self.in_force)
-        ready = [one for one in self.pending if self.root or oldest >= one.need]
+        ready = [one for one in self.pending if self._is_ready(one)]
         if not ready:
             return
-        self.pending = [one for one in self.pending if not self.root and oldest < one.need]
+        self.pending = [one for one in self.pending if not self._is_ready(one)]
         for one in ready:
             session = self.sessions.get(one.consumer)
             if one.version >= 0:
@@ -295,6 +343,11 @@ class Core(msgspec.Struct):
                 session.widen(one.filter)
                 self.sessions[one.consumer] = session
                 self._start(one.consumer, session)
+
+    def _is_ready(self, one: Pending) -> bool:
+        if self.root:
+            return True
+        return min(self.in_force) >= one.need and (not self.stamped or self.ts >= one.after)
 
     # --- joining by a cut ---------------------------------------------------------------------
 

@@ -152,7 +152,9 @@ class MergerHost:
     def _new_part(self, name: str) -> Part:
         place = self._replicas(name).index(self.name)
         replica = Replica(name, place, self._options.replication)
-        found = self._state.parts[name] = Part(name, replica, Core(signature_named(name)))
+        found = self._state.parts[name] = Part(
+            name, replica, Core(signature_named(name), self._options.stamped)
+        )
         return found
 
     def _outbox(self, name: str) -> Outbox:
@@ -241,6 +243,7 @@ class MergerHost:
             part.catch_up()
         part.replica.flush(self._outbox(part.name))
         self._pull(now, part, overdue=False)
+        self._mark(now, part, overdue=False)
         if part.linked != (part.core.life, part.core.version, part.core.live):
             self._link(now, part)
         for publisher, told in list(part.unaccepted.items()):
@@ -254,6 +257,11 @@ class MergerHost:
     def _pull(self, now: Instant, part: Part, *, overdue: bool) -> None:
         for _, place, pull in part.pulls(now, self._options, overdue=overdue):
             self._post(self._replicas(pull.merger)[place], pull)
+
+    def _mark(self, now: Instant, part: Part, *, overdue: bool) -> None:
+        for mark in part.marks(now, self._options, overdue=overdue):
+            for replica in self._replicas(mark.merger):
+                self._post(replica, mark)
 
     def _link(self, now: Instant, part: Part) -> None:
         part.linked_at = now
@@ -279,6 +287,7 @@ class MergerHost:
                 if now >= part.linked_at + self._options.repeat_us:
                     self._link(now, part)
                 self._pull(now, part, overdue=True)
+                self._mark(now, part, overdue=True)
                 for detach in part.expired(now, self._options):
                     part.control(detach)
             self._tell(part)

@@ -13,6 +13,7 @@ from concordant.machine.holdback import Holdback
 from concordant.machine.instant import Instant
 from concordant.order.merging.messages import Batch, Consumer, Item, Pull
 from concordant.order.merging.options import MergingOptions
+from concordant.order.merging.stamps import NOWHERE, Place
 
 
 class Inflow(msgspec.Struct):
@@ -32,6 +33,10 @@ class Inflow(msgspec.Struct):
     heard_at: Instant = -1
     moved_at: Instant = 0
     """When the next item was there last."""
+    frontier: Place = NOWHERE
+    """What follows lies beyond."""
+    marked: int = 0
+    """The time up to which a mark was asked for."""
 
     def take_in(self, now: Instant, batch: Batch) -> None:
         """Items that came. After a crash the next one may be gone: it was done with before."""
@@ -42,6 +47,11 @@ class Inflow(msgspec.Struct):
         for index, item in enumerate(batch.items, batch.first):
             if index >= self.next:
                 self.held.put(index, item)
+
+    @property
+    def head(self) -> Item | None:
+        """The next item, if it is there, left where it is."""
+        return self.held.waiting.get(self.next)
 
     def take(self, now: Instant) -> Item | None:
         """The next item, if it is there."""

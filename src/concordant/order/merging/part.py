@@ -17,11 +17,13 @@ from concordant.model.event import Event
 from concordant.order.merging.core import Core
 from concordant.order.merging.inflow import Inflow
 from concordant.order.merging.messages import (
+    Advance,
     Batch,
     Consumer,
     Control,
     Detach,
     Ended,
+    Ev,
     Link,
     LogCommand,
     Pull,
@@ -30,6 +32,7 @@ from concordant.order.merging.messages import (
 )
 from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.overlay import SIDES, first_replica, name_of, parents
+from concordant.order.merging.stamps import NOWHERE, Place, beyond, passed, place_of
 from concordant.order.replication import Replica
 from concordant.order.streams import Incoming
 
@@ -75,6 +78,10 @@ class Part(msgspec.Struct):
     taken: list[int] = []
     """And the next index from each parent, in the life of that time."""
     taken_life: int = 0
+    taken_to: list[Place] = []
+    """And how far each has come by that."""
+    marked_at: Instant = 0
+    """When the parents were asked for marks last."""
     unlinked: dict[str, int] = {}
     """The last life that each parent has seen the end of."""
     led: int = -1
@@ -109,19 +116,24 @@ class Part(msgspec.Struct):
         self.logged, self.controls = {}, {}
         self.inputs, self.known = [], {}
         self.taken, self.taken_life = list(self.core.next), self.core.life
+        self.taken_to = list(self.core.frontiers)
         for entry in self.replica.logged(self.applied) if self.replica.leading else ():
             command = _commands.decode(entry)
             if isinstance(command, Put) and command.n == self._known(command.publisher) + 1:
                 self.known[command.publisher] = command.n
             elif isinstance(command, Take) and command.life == self.core.life:
                 self.taken[command.side] = max(self.taken[command.side], command.index + 1)
+                place = beyond(command.item, mixed=self.core.mixed(command.side))
+                self.taken_to[command.side] = max(self.taken_to[command.side], place)
         self.heard_at = dict.fromkeys(self.core.sessions, now)
         self._revive(now, options)
 
     def _revive(self, now: Instant, options: MergingOptions) -> None:
         core = self.core
         if core.live and (not self.inputs or self.inputs[0].session != core.life):
-            taken = self.taken if self.taken_life == core.life else [0, 0]
+            same = self.taken_life == core.life
+            taken = self.taken if same else [0, 0]
+            reached = self.taken_to if same else [NOWHERE, NOWHERE]
             self.inputs = [
                 Inflow(
                     name_of(signature),
@@ -131,6 +143,7 @@ class Part(msgspec.Struct):
                     replica=first_replica(self.name, options.replication.replica_count),
                     next=max(core.next[side], taken[side]),
                     moved_at=now,
+                    frontier=max(core.frontiers[side], reached[side]),
                 )
                 for side, signature in enumerate(parents(core.signature))
             ]
@@ -156,6 +169,9 @@ class Part(msgspec.Struct):
     def _takes(self, now: Instant, hint: Instant) -> Iterator[Take]:
         """What both parents have, by turns as long as both have something."""
         waiting = True
+        if self.core.stamped:
+            yield from self._takes_by_stamp(now, hint)
+            return
         while waiting:
             waiting = False
             for side, one in enumerate(self.inputs):
@@ -164,9 +180,48 @@ class Part(msgspec.Struct):
                     yield Take(one.session, side, one.next - 1, item, hint)
                     waiting = True
 
+    def _takes_by_stamp(self, now: Instant, hint: Instant) -> Iterator[Take]:
+        """What comes next by its stamp, as long as neither parent can bring something before."""
+        while True:
+            ready = [one for one in self.inputs if self._comes_next(one)]
+            if not ready:
+                return
+            one = ready[0]
+            side, item = self.inputs.index(one), one.take(now)
+            assert item is not None
+            one.frontier = max(one.frontier, beyond(item, mixed=self.core.mixed(side)))
+            yield Take(one.session, side, one.next - 1, item, hint)
+
+    def _comes_next(self, one: Inflow) -> bool:
+        """May its next item be taken? Only events have to wait for the other parent's."""
+        item = one.head
+        if not isinstance(item, Ev):
+            return item is not None
+        (other,) = (each for each in self.inputs if each is not one)
+        if isinstance(other.head, Ev):
+            return place_of(item) < place_of(other.head)
+        return place_of(item) <= other.frontier
+
+    def marks(self, now: Instant, options: MergingOptions, *, overdue: bool) -> Iterator[Advance]:
+        """Stamped: marks that the leader asks of parents which others wait for."""
+        if not self.core.waits or not self.core.live or len(self.inputs) < len(SIDES):
+            return
+        if overdue and now - self.marked_at <= options.repeat_us:
+            return
+        for side, one in enumerate(self.inputs):
+            other, wanted = self.inputs[1 - side], self.core.wished
+            if one.head is None and other.head is not None:
+                wanted = max(wanted, *(item.ts for item in other.held.waiting.values()))
+            if wanted and passed(one.frontier) < wanted and (overdue or one.marked < wanted):
+                one.marked, self.marked_at = wanted, now
+                yield Advance(one.merger, one.consumer, one.session, wanted)
+
     def held_up(self, options: MergingOptions) -> bool:
         """Some consumer is too far behind. It may be so because it waits for a session that is to
-        begin behind what the parents have sent: then events are taken in all the same."""
+        begin behind what the parents have sent, or for a mark that lies there: then events are
+        taken in all the same."""
+        if self.core.waits and self.core.wished:
+            return False
         return not self.core.pending and any(
             session.end - max(session.base, self._done(name, session.number))
             > options.lag_count_max
@@ -299,4 +354,6 @@ class Part(msgspec.Struct):
     @property
     def held_count(self) -> int:
         waiting = len(self.core.pending) if self.replica.leading else bool(self.replica.standing)
+        if self.replica.leading and self.core.live:
+            waiting += sum(len(one.held) for one in self.inputs)
         return self.replica.length - self.applied + len(self.puts) + waiting

@@ -19,6 +19,7 @@ from concordant.order.merging.filters import ALL, Filter, filter_of
 from concordant.order.merging.inflow import Inflow
 from concordant.order.merging.messages import Attach, Ev, Item, Live, Start
 from concordant.order.merging.overlay import Signature, name_of, signature_of
+from concordant.order.merging.stamps import Place, beyond
 
 Stage = Literal["attaching", "waiting", "live"]
 
@@ -87,8 +88,12 @@ class Stream(msgspec.Struct):
     """Breaks ties of time by what is asked: the same at every subscriber (erratum 8)."""
     after: int
     """Nothing in the session is older."""
-    frontier: int
-    """Nothing that comes is as old as this."""
+    frontier: Place
+    """What comes lies beyond this."""
+    stamped: bool = False
+    """Events carry the times of their roots."""
+    mixed: bool = False
+    """Those of several roots, so that two events may have the same."""
     began_at: Instant = 0
     """When the present stage began, or was pushed last."""
     stage: Stage = "attaching"
@@ -144,7 +149,7 @@ class Stream(msgspec.Struct):
     def take(self, now: Instant, item: Item) -> bool:
         """An item in its turn; True if it made the session live."""
         index = self.inflow.next - 1
-        self.frontier = max(self.frontier, item.ts)
+        self.frontier = max(self.frontier, beyond(item, mixed=self.mixed))
         if isinstance(item, Ev):
             if self.stage != "attaching":
                 self.waiting.append(Kept(index, item))
