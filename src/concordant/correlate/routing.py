@@ -35,7 +35,7 @@ def write_routers(
     addresses = []
     for topic in topics:
         readers = [
-            put(_reader(words, address, plan, topic))
+            put(_reader(words, put, address, plan, topic))
             for address, plan in conjunctions
             if topic in plan.part_of_topic
         ]
@@ -61,7 +61,9 @@ def write_routers(
     return put(addresses)
 
 
-def _reader(words: list[int], address: int, plan: ConjunctionPlan, topic: str) -> list[int]:
+def _reader(
+    words: list[int], put: Put, address: int, plan: ConjunctionPlan, topic: str
+) -> list[int]:
     """The record of one topic of one conjunction."""
     index = plan.part_of_topic[topic]
     part = words[address + at.CON_PARTS] + index * at.PART_SIZE
@@ -84,7 +86,33 @@ def _reader(words: list[int], address: int, plan: ConjunctionPlan, topic: str) -
     record[at.READER_NEEDS] = words[one + at.TOPIC_NEEDS]
     record[at.READER_NEEDS_COUNT] = words[one + at.TOPIC_NEEDS_COUNT]
     record[at.READER_QUEUED_MAX] = words[subscription + at.SUB_QUEUED_MAX]
+    sought = _sought(words, part, one)
+    record[at.READER_SOUGHT] = put([word for place in sought for word in place])
+    record[at.READER_SOUGHT_COUNT] = len(sought)
     return record
+
+
+def _sought(words: list[int], part: int, mine: int) -> list[tuple[int, int, int]]:
+    """Where the indexes of equal values lie that an event of a topic enters or is led by."""
+    found = []
+    slots, topics = words[part + at.PART_SLOTS], words[part + at.PART_TOPICS]
+
+    def topic_of(slot: int) -> int:
+        return topics + words[slots + slot * at.SLOT_SIZE + at.SLOT_TOPIC] * at.TOPIC_SIZE
+
+    for slot in range(words[part + at.PART_SLOT_COUNT]):
+        topic = topic_of(slot)
+        for i in range(words[slots + slot * at.SLOT_SIZE + at.SLOT_BINARY_COUNT]):
+            pair = words[slots + slot * at.SLOT_SIZE + at.SLOT_BINARY] + i * at.BINARY_SIZE
+            if words[pair + at.BINARY_INDEX] < 0 or words[pair + at.BINARY_OP] != at.OP_EQ:
+                continue
+            index = words[topic + at.TOPIC_INDEXES] + words[pair + at.BINARY_INDEX] * at.INDEX_SIZE
+            place = words[topic + at.TOPIC_QUEUE], words[index + at.INDEX_HEADER]
+            if topic == mine:
+                found.append((*place, words[pair + at.BINARY_MINE]))
+            if topic_of(words[pair + at.BINARY_OTHER]) == mine:
+                found.append((*place, words[pair + at.BINARY_THEIRS]))
+    return list(dict.fromkeys(found))
 
 
 Equals = list[tuple[int, dict[int, list[int]]]]

@@ -12,7 +12,7 @@ An index only proposes: whoever asks tests the event itself, so a stale entry co
 from __future__ import annotations
 
 from concordant.correlate.compiled.arena import allocate, bits_for, mix, release
-from concordant.correlate.compiled.jit import compiled, inlined
+from concordant.correlate.compiled.jit import compiled, inlined, prefetch
 from concordant.correlate.compiled.layout import (
     HEADER_BITS,
     HEADER_DATA,
@@ -29,6 +29,12 @@ from concordant.correlate.compiled.layout import (
     Q_DATA,
     Q_HEAD,
     Q_TAIL,
+    READER_SOUGHT,
+    READER_SOUGHT_COUNT,
+    SOUGHT_COLUMN,
+    SOUGHT_HEADER,
+    SOUGHT_QUEUE,
+    SOUGHT_SIZE,
     TOPIC_INDEX_COUNT,
     TOPIC_INDEXES,
 )
@@ -172,6 +178,30 @@ def forget(plan, topic, block, queue, arena, cells, width, place):
             level += size
             size >>= _FAN_BITS
             node >>= _FAN_BITS
+
+
+@compiled
+def approach(plan, reader, block, arena, cells, width, row, chained):
+    """Bring near where a row's values stand in indexes of equal values; then what is chained there.
+
+    By themselves, a place in a long index, what it leads to and the queue's entry are read one
+    after the other, and each waits for memory.
+    """
+    sought = plan[reader + READER_SOUGHT]
+    for _ in range(plan[reader + READER_SOUGHT_COUNT]):
+        index = arena[block + plan[sought + SOUGHT_HEADER] + HEADER_DATA]
+        if index != 0:
+            queue = block + plan[sought + SOUGHT_QUEUE]
+            capacity = arena[queue + Q_CAPACITY]
+            value = cells[row * width + plan[sought + SOUGHT_COLUMN]]
+            bucket = index + capacity + (mix(value, 1) & (capacity - 1))
+            if not chained:
+                prefetch(arena, bucket)
+            elif arena[bucket] != 0:
+                place = (arena[bucket] & _LOW_32) - 1
+                prefetch(arena, index + place)
+                prefetch(arena, arena[queue + Q_DATA] + place)
+        sought += SOUGHT_SIZE
 
 
 @inlined

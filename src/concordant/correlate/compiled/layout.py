@@ -174,7 +174,17 @@ READER_NEEDS = 11
 """Address of (queue offset, count) pairs: what must be queued before an event can be of use."""
 READER_NEEDS_COUNT = 12
 READER_QUEUED_MAX = 13
-READER_SIZE = 14
+READER_SOUGHT = 14
+"""Address of the places of equal values that an event will look at, see SOUGHT_."""
+READER_SOUGHT_COUNT = 15
+READER_SIZE = 16
+
+SOUGHT_QUEUE = 0
+SOUGHT_HEADER = 1
+"""Offsets in the block of the queue's header and of its index's."""
+SOUGHT_COLUMN = 2
+"""Of the event that looks."""
+SOUGHT_SIZE = 3
 
 # --- a part -------------------------------------------------------------------------------------
 PART_SLOTS = 0

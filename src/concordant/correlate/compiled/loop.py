@@ -10,7 +10,7 @@ import numpy as np
 
 from concordant.correlate.compiled.arena import find_block, make_block, make_room, mix
 from concordant.correlate.compiled.caps import bound_all, over_all
-from concordant.correlate.compiled.index import drop
+from concordant.correlate.compiled.index import approach, drop
 from concordant.correlate.compiled.jit import compiled, pointer, pointer_at, prefetch
 from concordant.correlate.compiled.layout import (
     AHEAD_COUNT,
@@ -57,6 +57,7 @@ from concordant.correlate.compiled.layout import (
     READER_NEEDS_COUNT,
     READER_QUEUE,
     READER_ROOT,
+    READER_SOUGHT_COUNT,
     READER_SUB,
     ROOT_ADMITTED,
     ROOT_FIRST,
@@ -227,12 +228,24 @@ def _look_ahead(plan, arena, cells, codes, width, scratch, start, stop):
                 prefetch(arena, found + plan[plan[reader + READER_NEEDS]])
         scratch[AT_ONLY + row - start] = reader
         scratch[AT_AHEAD + row - start] = found
+    sought = False
     for row in range(start, stop):  # by now the queues are near, but not yet what they hold
         found = scratch[AT_AHEAD + row - start]
         if found != 0:
             reader = scratch[AT_ONLY + row - start]
             header = found + plan[reader + READER_QUEUE]
             prefetch(arena, arena[header + Q_DATA] + arena[header + Q_TAIL])
+            if plan[reader + READER_SOUGHT_COUNT] > 0:
+                sought = True
+                approach(plan, reader, found, arena, cells, width, row, False)
+    if not sought:
+        return
+    for row in range(start, stop):
+        found = scratch[AT_AHEAD + row - start]
+        if found != 0:
+            reader = scratch[AT_ONLY + row - start]
+            if plan[reader + READER_SOUGHT_COUNT] > 0:
+                approach(plan, reader, found, arena, cells, width, row, True)
 
 
 @compiled
