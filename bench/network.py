@@ -186,7 +186,7 @@ async def _memory() -> AsyncIterator[Rig]:
 
 @asynccontextmanager
 async def _tcp() -> AsyncIterator[Rig]:
-    *ports, bare_port = _free_ports(3)
+    *ports, bare_port = free_ports(3)
     where = dict(zip(NODES, ports, strict=True))
     async with (
         over_tcp("p", where) as carrier,
@@ -207,7 +207,7 @@ async def _tcp() -> AsyncIterator[Rig]:
 @asynccontextmanager
 async def _nats() -> AsyncIterator[Rig]:
     program = Path(sys.executable).with_name("nats-server")
-    (port,) = _free_ports(1)
+    (port,) = free_ports(1)
     folder = tempfile.mkdtemp()
     process = await asyncio.create_subprocess_exec(
         *(str(program), "-a", HOST, "-p", str(port), "-l", str(Path(folder) / "log"))
@@ -277,7 +277,8 @@ async def _two(end: End, *arguments: str) -> AsyncIterator[Rig]:
         await process.wait()
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody uses now."""
     sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
     ports = [int(one.getsockname()[1]) for one in sockets]
     for one in sockets:

@@ -12,12 +12,13 @@ import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from time import process_time, time_ns
 from typing import Any
 
 import msgspec
 
-from concordant.machine.effects import Delivery
+from concordant.machine.effects import Delivery, Note
 from concordant.machine.requests import Publish, Subscribe
 from concordant.model.event import Event
 from concordant.net.carrier import MemoryCarrier, MeshCarrier
@@ -50,13 +51,24 @@ def attributes(number: int) -> dict[str, Any]:
 class Count:
     """What one strategy's subscriber got."""
 
-    def __init__(self) -> None:
+    def __init__(self, topic: str = "") -> None:
+        """`topic`: only its events are counted in `own` and have latencies."""
         self.total = 0
+        self.own = 0
+        self.topic = topic
         self.latencies_us: list[int] = []
         self.on_more: Callable[[], None] = lambda: None
 
     def take(self, deliveries: Sequence[Delivery]) -> None:
-        self.took(len(deliveries), deliveries[-1].events[0].time)
+        if not self.topic:
+            self.took(len(deliveries), deliveries[-1].events[0].time)
+            return
+        self.total += len(deliveries)
+        own = [one for one in deliveries if one.events[0].topic == self.topic]
+        if own:
+            self.own += len(own)
+            self.latencies_us.append(time_ns() // 1_000 - own[-1].events[0].time)
+            self.on_more()
 
     def took(self, count: int, time_us: int) -> None:
         """So many, the last of them published at this time."""
@@ -73,12 +85,25 @@ def setting(node: str) -> Setting:
 class End:
     """The places of one node."""
 
-    def __init__(self, node: str, carrier: MemoryCarrier) -> None:
+    def __init__(
+        self,
+        node: str,
+        carrier: MemoryCarrier,
+        *,
+        levels: Sequence[str] = LEVELS,
+        told: Setting | None = None,
+        topic: str = "",
+    ) -> None:
+        """`told`: a setting of more than two nodes; `topic`: what this one publishes to there."""
         self.carrier = carrier
-        self.counts = {name: Count() for name in (*LEVELS, BARE)}
+        self.counts = {name: Count(topic) for name in (*levels, BARE)}
         self.publishers: dict[str, Place] = {}
-        self._setting = setting(node)
-        for name in LEVELS:
+        self.missing: set[tuple[str, str]] = set()
+        """Strategies and topics whose subscriptions have not begun."""
+        self._topic = topic or TOPIC
+        self._levels = levels
+        self._setting = told or setting(node)
+        for name in levels:
             strategy = STRATEGIES[name]
             for part in strategy.parts(self._setting):
                 address = part_of(node, name, part.name)
@@ -89,21 +114,30 @@ class End:
                 machine = strategy.publisher(self._setting, address)
                 self.publishers[strategy.feed] = self._host(address, machine, strategy)
 
-    def subscribe(self) -> None:
+    def subscribe(self, topics: tuple[str, ...] = (TOPIC,)) -> None:
         """Subscribe with every strategy."""
-        for name in LEVELS:
+        for name in self._levels:
             strategy = STRATEGIES[name]
-            address = f"{self._setting.node}/{strategy.feed}/{name}"
+            address = f"{self._setting.node}/{strategy.feed}/{name}-subscriber"
             machine = strategy.subscriber(self._setting, address)
-            place = self._host(address, machine, strategy, take=self.counts[name].take)
-            place.command(Subscribe((TOPIC,)))
+            self.missing.update((name, topic) for topic in topics)
+            take, hear = self.counts[name].take, partial(self._hear, name)
+            place = self._host(address, machine, strategy, take=take, hear=hear)
+            place.command(Subscribe(topics))
 
-    def _host(self, address: str, machine: Any, strategy: Strategy, take: Any = None) -> Place:
+    def _hear(self, name: str, note: Note) -> None:
+        if note.step == "subscribe":
+            self.missing -= {(name, topic) for topic in note.topics}
+
+    def _host(
+        self, address: str, machine: Any, strategy: Strategy, *, take: Any = None, hear: Any = None
+    ) -> Place:
         place = Place(
             address,
             machine,
             self.carrier,
             take=take,
+            hear=hear,
             records=strategy.records,
             scope=f"{strategy.feed}:",
         )
@@ -112,7 +146,7 @@ class End:
 
     def publish(self, name: str, number: int, count: int) -> None:
         """A batch, for the subscriber of a strategy."""
-        requests = [Publish(TOPIC, attributes(n)) for n in range(number, number + count)]
+        requests = [Publish(self._topic, attributes(n)) for n in range(number, number + count)]
         self.publishers[STRATEGIES[name].feed].command(*requests)
 
 
@@ -125,7 +159,7 @@ def bare_batch(number: int, count: int) -> bytes:
 
 @asynccontextmanager
 async def over_tcp(node: str, ports: dict[str, int]) -> AsyncIterator[MeshCarrier]:
-    mesh = Mesh(Identity("bench", node, node), {n: (HOST, ports[n]) for n in NODES})
+    mesh = Mesh(Identity("bench", node, node), {n: (HOST, port) for n, port in ports.items()})
     await mesh.start(HOST, ports[node])
     carrier = MeshCarrier(mesh, Codec(message_kinds(STRATEGIES.values())))
     try:

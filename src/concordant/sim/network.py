@@ -111,7 +111,7 @@ class Network:
         self._count = count
         self._plain = not spec.fifo and not spec.bytes_per_s
         self._hops: dict[tuple[str, int, int], Draw] = {}
-        self._places: dict[tuple[str, str], tuple[int, int]] = {}
+        self._paths: dict[tuple[str, str], tuple[tuple[int, int], ...]] = {}
         self._nodes = max(2, spec.overlay_nodes)
         self._hops_mean = max(1.0, log(self._nodes, TREE_DEGREE))
         self._depth = ceil(self._hops_mean)
@@ -182,29 +182,31 @@ class Network:
         Every topic has a tree of its own. Listeners below one node share the hops above it, so a
         slow hop is slow for all of them (SCRIBE over Pastry, as Baldoni 2011 simulates it).
         """
-        _, height = self._place(topic, f"^{source}")
+        height = len(self._path(topic, f"^{source}"))
         up = sum(self._hop((f"^{source}", level, 0))() for level in range(height))
         drawn: dict[tuple[int, int], int] = {}
         found: list[int] = []
         for link in links:
-            place, depth = self._place(topic, link.target)
             total = up
-            for level in range(1, depth + 1):
-                node = place // TREE_DEGREE ** (self._depth - level)
-                delay = drawn.get((level, node))
+            for step in self._paths.get((topic, link.target)) or self._path(topic, link.target):
+                delay = drawn.get(step)
                 if delay is None:
-                    delay = drawn[level, node] = self._hop((topic, level, node))()
+                    delay = drawn[step] = self._hop((topic, *step))()
                 total += delay
             found.append(total)
         return found
 
-    def _place(self, topic: str, target: str) -> tuple[int, int]:
-        """A node of the overlay, and its hops to the root: the logarithm in the mean."""
-        found = self._places.get((topic, target))
+    def _path(self, topic: str, target: str) -> tuple[tuple[int, int], ...]:
+        """The nodes of the tree below the root, by level: the logarithm of them in the mean."""
+        found = self._paths.get((topic, target))
         if found is None:
             near = self._rng.random() < self._depth - self._hops_mean
             depth = max(1, self._depth - near)
-            found = self._places[topic, target] = (self._rng.randrange(self._nodes), depth)
+            place = self._rng.randrange(self._nodes)
+            found = self._paths[topic, target] = tuple(
+                (level, place // TREE_DEGREE ** (self._depth - level))
+                for level in range(1, depth + 1)
+            )
         return found
 
     def _hop(self, which: tuple[str, int, int]) -> Draw:

@@ -8,6 +8,7 @@ first x of all topics get x to the power b, and b follows from the two shares.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 from math import log
 from random import Random
@@ -39,8 +40,13 @@ def chosen(topics: Sequence[str], count: int, popularity: str, rng: Random) -> t
         return tuple(topics)
     # Each topic draws a key; the largest keys win: sampling by weight without replacement.
     keys = {
-        topic: rng.random() ** (1 / max(weight, 1e-12))
-        for topic, weight in zip(topics, weights(len(topics), popularity), strict=True)
+        topic: rng.random() ** power
+        for topic, power in zip(topics, _powers(len(topics), popularity), strict=True)
     }
     wanted = frozenset(sorted(topics, key=lambda topic: keys[topic], reverse=True)[:count])
     return tuple(topic for topic in topics if topic in wanted)
+
+
+@cache
+def _powers(count: int, popularity: str) -> tuple[float, ...]:
+    return tuple(1 / max(weight, 1e-12) for weight in weights(count, popularity))
