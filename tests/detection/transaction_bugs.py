@@ -254,7 +254,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 @bug(
     "who lost its memory is not told what was committed meanwhile",
     "isolated, static, open",
-    "dispatch, fuzz",
+    "forgetful",
     "Names, Tables",
     faults=True,
 )

@@ -308,6 +308,7 @@ def _advertise_or_subscribe(rng: Random, clients: tuple[str, ...]) -> _Load:
 
 WORKLOADS: dict[str, Callable[[Random, tuple[str, ...]], _Load]] = {
     "dispatch": _dispatch,
+    "forgetful": _dispatch,
     "move": _move,
     "fuzz": _fuzz(5),
     "alone": _fuzz(1),
@@ -319,7 +320,7 @@ WORKLOADS: dict[str, Callable[[Random, tuple[str, ...]], _Load]] = {
     "second thoughts": _second_thoughts,
     "unanswered": _unanswered,
 }
-_SERIAL = ("dispatch", "alone", "figure 2", "late publication", "second thoughts")
+_SERIAL = ("dispatch", "forgetful", "alone", "figure 2", "late publication", "second thoughts")
 _OFTEN_ABORTED = ("second thoughts",)
 
 
@@ -338,6 +339,8 @@ def scene(kind: Kind, workload: str, seed: int, *, faults: bool | None = None) -
         gives_up = rng.random() < (0.15 * disturbed if workload not in _OFTEN_ABORTED else 0.6)
         begun.append(Begun(at, plan, at + rng.randrange(1, SPAN_US) if gives_up else 0))
     disruptions = _disruptions(rng, tree, reliable) if disturbed else ()
+    if workload == "forgetful" and reliable:
+        disruptions = tuple(_forgetting(rng, one) for one in begun)
     impatient = bool(disruptions) or (disturbed and rng.random() < 0.3) or workload == "unanswered"
     low_us = rng.choice((200, 2_000))
     uniform = Latency("uniform", low_us, low_us * rng.choice((2, 10, 40)))
@@ -383,6 +386,13 @@ def _disruptions(rng: Random, tree: Tree, crashes: bool) -> tuple[Disruption, ..
         at_us, for_us = rng.randrange(SPAN_US), rng.randrange(1, SPAN_US)
         found.append(Disruption(kind, rng.choice(nodes), at_us, for_us))
     return tuple(found)
+
+
+def _forgetting(rng: Random, begun: Begun) -> Disruption:
+    """A client loses its memory, and nothing else, while it takes part."""
+    actors = [client for client, _ in begun.plan.lines() if client != begun.plan.client]
+    after_us = int(rng.random() ** 3 * SPAN_US)
+    return Disruption("amnesia", rng.choice(actors), begun.at_us + after_us, rng.randrange(1, 5_000))
 
 
 def _changes(rng: Random, clients: tuple[str, ...]) -> list[tuple[int, str, Change]]:
