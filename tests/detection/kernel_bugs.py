@@ -199,6 +199,11 @@ def _set_strict(words: Words, strict: int) -> None:
             words[record + at.BEFORE_STRICT] = strict
 
 
+@bug("order constraints are followed once, whichever way they stand")
+def _(patch: pytest.MonkeyPatch) -> None:
+    around(patch, program, "_along", lambda original, order, slots: (order[::-1], True))
+
+
 @bug("an index of least values keeps the greatest")
 def _(patch: pytest.MonkeyPatch) -> None:
     turned = {at.INDEX_MIN: at.INDEX_MAX, at.INDEX_MAX: at.INDEX_MIN}

@@ -17,7 +17,7 @@ from concordant.model.predicate import Comparison
 from concordant.model.subscription import Subscription
 from concordant.model.topic import schemas
 from tests.detection.kernel_bugs import binaries, parts, slots, subscriptions, unaries
-from tests.examples import A2, TOPICS, A, B, attribute, both, compare, policy, then
+from tests.examples import A2, TOPICS, A, B, C, attribute, both, compare, policy, then
 
 
 def program_of(*asked: Subscription, time_ordered: bool = True) -> Program:
@@ -78,6 +78,24 @@ def test_order_of_positions_is_monotone_and_order_of_times_only_in_ordered_input
     for ordered in (False, True):
         assert monotone(Subscription("S", (both(then(A, B)),)), ordered) == [1, 1]
         assert monotone(Subscription("S", (by_time,)), ordered) == [int(ordered)] * 2
+
+
+def test_order_constraints_stand_along_themselves() -> None:
+    words = program_of(Subscription("S", (both(then(B, A), then(C, B)),))).words
+    ((_, _, part),) = parts(words)
+    start, count = words[part + at.PART_BEFORE], words[part + at.PART_BEFORE_COUNT]
+    records = [words[start + i * at.BEFORE_SIZE :] for i in range(count)]
+    steps = [(int(one[at.BEFORE_SLOT]), int(one[at.BEFORE_LATER])) for one in records]
+    assert steps == [(2, 1), (1, 0)]
+    assert words[part + at.PART_ACYCLIC]
+
+
+def test_equal_times_are_order_constraints_in_a_circle() -> None:
+    same = Comparison("=", attribute(A, "time"), attribute(B, "time"))
+    words = program_of(Subscription("S", (both(same),))).words
+    ((_, _, part),) = parts(words)
+    assert words[part + at.PART_BEFORE_COUNT] == 2
+    assert not words[part + at.PART_ACYCLIC]
 
 
 def test_equal_expressions_share_a_column() -> None:
