@@ -9,6 +9,10 @@ the channels makes durable what it took, and hands on the two timers that they n
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import islice, takewhile
+from operator import ge
+
 import msgspec
 
 from concordant.machine.effects import Effect, Send, SetTimer
@@ -118,9 +122,7 @@ class Channels(msgspec.Struct):
         box = self.outboxes.get(source)
         if box is None or receipt.life != box.life:
             return
-        for n in list(box.waiting):
-            if n > receipt.n:
-                break
+        for n in list(takewhile(partial(ge, receipt.n), box.waiting)):
             del box.waiting[n]
             self.wait_us = self.repeat_us
 
@@ -129,7 +131,8 @@ class Channels(msgspec.Struct):
         found: dict[str, tuple[Parcel, ...]] = {}
         for to, box in self.outboxes.items():
             if box.waiting:
-                late = [n for n in box.waiting if n <= box.due][:count_max]
+                due = takewhile(partial(ge, box.due), box.waiting)
+                late = list(islice(due, count_max))
                 if late:
                     found[to] = tuple(Parcel(box.life, n, box.waiting[n]) for n in late)
         return found

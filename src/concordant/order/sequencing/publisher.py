@@ -8,6 +8,10 @@ publisher's later event behind its earlier one. It knows no links.
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import takewhile
+from operator import ge
+
 import msgspec
 
 from concordant.model.event import Event
@@ -32,7 +36,7 @@ class Pipeline(msgspec.Struct):
     waiting: list[tuple[int, Event]] = []
     """Not sent yet, in order."""
     sent: dict[str, dict[int, Event]] = {}
-    """Sent and not signed, by topic and number."""
+    """Sent and not signed, by topic and number, in order."""
 
     def add(self, events: list[Event]) -> None:
         self.waiting += enumerate(events, self.last + 1)
@@ -46,13 +50,15 @@ class Pipeline(msgspec.Struct):
                 break
             self.sent.setdefault(event.topic, {})[n] = event
             count += 1
+        if not count:
+            return []
         found, self.waiting = self.waiting[:count], self.waiting[count:]
         return found
 
     def confirm(self, topic: str, n: int) -> bool:
         """Events of a topic are signed up to a number; False if that is no news."""
         events = self.sent.get(topic, {})
-        signed = [one for one in events if one <= n]
+        signed = list(takewhile(partial(ge, n), events))
         for one in signed:
             del events[one]
         if not events:

@@ -196,7 +196,8 @@ class Signer(msgspec.Struct, tag=True):
         if given.n not in self.open:
             raise InvariantViolation(f"{self.topic} {given.n} was signed twice")
         self.open[given.n].timestamp = given.timestamp
-        for n, one in list(self.open.items()):
+        while self.open:
+            n, one = next(iter(self.open.items()))
             if one.timestamp is None:
                 break
             del self.open[n]

@@ -178,7 +178,8 @@ class Stamper(msgspec.Struct, tag=True):
 
     def _finish(self, out: Sent, signed: list[Signed]) -> None:
         """Own events with all counts leave, in the order of their numbers."""
-        for request, one in list(self.mine.items()):
+        while self.mine:
+            request, one = next(iter(self.mine.items()))
             if not one.number or one.uncounted:
                 return
             del self.mine[request]
