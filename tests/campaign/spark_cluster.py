@@ -25,6 +25,7 @@ from typing import Any
 import pyspark
 from rich.table import Table
 
+from concordant.spark.session import cause
 from tests.campaign.killing import ROOT
 from tests.campaign.shape import Options, Report
 
@@ -49,6 +50,9 @@ RUNS = (
 Spark never runs the copy of a slow task on the host of the first attempt, and `local-cluster` has
 one host only: speculation is shown on a master whose workers have addresses of their own.
 """
+
+QUICK_TO_START = "-Xss8m -XX:TieredStopAtLevel=1"
+"""The JVM's second compiler never pays here."""
 
 EVIDENCE = {"retry": "retry-*", "speculation": "again-*", "executor": "executor-*"}
 """Files that show that a fault happened; a copy of a slow task is one that speculation started."""
@@ -81,7 +85,7 @@ def _told(url: str, fault: str, folder: Path) -> tuple[list[dict[str, Any]], str
     command = [sys.executable, "-m", "tests.spark.place_driver", url, fault, str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return told, done.stderr.strip()[-500:] if done.returncode else ""
+    return told, cause(RuntimeError(done.stderr)) if done.returncode else ""
 
 
 @contextlib.contextmanager
@@ -105,7 +109,8 @@ def _place(master: str, folder: Path) -> Iterator[str]:
             master = f"sc://127.0.0.1:{port}"
             server = "org.apache.spark.sql.connect.service.SparkConnectServer"
             bound = ["--conf", f"spark.connect.grpc.binding.port={port}", "spark-internal"]
-            submit = [f"{deploy}.SparkSubmit", "--master", "local[2]", "--class", server, *bound]
+            submit = [f"{deploy}.SparkSubmit", "--master", "local[2]", "--class", server]
+            submit += ["--driver-java-options", QUICK_TO_START, *bound]
             stack.enter_context(_daemon(submit, "Spark Connect server started", folder))
         yield master
 
@@ -121,7 +126,12 @@ def _daemon(arguments: list[str], ready: str, folder: Path) -> Iterator[None]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+        env={
+            **os.environ,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_JAVA_OPTS": QUICK_TO_START,
+            "PYSPARK_PYTHON": sys.executable,
+        },
     )
     try:
         assert process.stderr is not None
