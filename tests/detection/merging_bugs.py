@@ -27,7 +27,7 @@ from concordant.order.merging.messages import Advance, Control, Cut, Ev, Put, Qu
 from concordant.order.merging.part import Part
 from concordant.order.merging.records import Begun
 from concordant.order.merging.stream import Stream, Wanted
-from concordant.order.replication import Append, Outbox, Promise, Replica
+from concordant.order.replication import Append, Arrived, Bound, Outbox, Promise, Replica
 from concordant.order.replication import Kept as KeptEntries
 from concordant.sim.merging_cases import play, random_case
 from concordant.sim.merging_oracle import failure
@@ -365,3 +365,24 @@ def _(patch: pytest.MonkeyPatch) -> None:
         return self.root or min(self.in_force) >= one.need
 
     patch.setattr(Core, "_is_ready", is_ready)
+
+
+# --- a lost disk ----------------------------------------------------------------------------------
+
+
+@bug("who takes the place of a replica votes although it knows nothing", "replaced", 0)
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Replica, "arrive", Replica.begin)
+
+
+@bug("a leader believes what a replica kept before its disk was lost", "replaced", 1)
+def _(patch: pytest.MonkeyPatch) -> None:
+    correct = Replica.receive
+
+    def receive(self: Replica, now: Instant, source: int, message: Any, out: Outbox) -> None:
+        if isinstance(message, Arrived) and self.leading:
+            out.send(source, Bound(self.log, self.promised))
+        else:
+            correct(self, now, source, message, out)
+
+    patch.setattr(Replica, "receive", receive)

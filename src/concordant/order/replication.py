@@ -76,7 +76,20 @@ class Higher(msgspec.Struct, frozen=True, tag=True, gc=False):
     epoch: int
 
 
-MESSAGES = (Prepare, Promise, Lead, Append, Kept, Higher)
+class Arrived(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """I am in the place of a replica whose disk is lost, and have nothing of this log."""
+
+    log: str
+
+
+class Bound(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """To one that arrived: whom you were may have promised this epoch to me, and no later one."""
+
+    log: str
+    epoch: int
+
+
+MESSAGES = (Prepare, Promise, Lead, Append, Kept, Higher, Arrived, Bound)
 
 
 class Promised(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -155,6 +168,11 @@ class Replica(msgspec.Struct):
     twice as long, so that logs on slow links are not overtaken by the next attempt."""
     lead_at: Instant = 0
     """When whole logs may be said again."""
+    arriving: bool = False
+    """In the place of one whose promises nobody knows: it votes for nobody and keeps nothing until
+    it has a leader's whole log, of an epoch that is no older than any it could have promised."""
+    bounds: dict[str, int] = {}
+    """While arriving: what the others have promised."""
 
     @property
     def length(self) -> int:
@@ -194,6 +212,13 @@ class Replica(msgspec.Struct):
         if self.me == 0:
             self._take_the_lead()
             self.kept = [0] * self.options.replica_count
+
+    def arrive(self, now: Instant) -> None:
+        """The first life in the place of a replica whose disk is lost."""
+        self.seen_at = now
+        self.arriving = self.options.replica_count > 1
+        if not self.arriving:  # there is nobody to have it from
+            self.begin(now)
 
     def recall(self, record: Record) -> None:
         """Rebuild what is durable."""
@@ -262,7 +287,12 @@ class Replica(msgspec.Struct):
 
     def tick(self, now: Instant, out: Outbox) -> None:
         """Repeat what was not answered; stand if nobody leads."""
-        if self.leading:
+        if self.arriving:
+            if now >= self.repeat_at:
+                self.repeat_at = now + self.options.beat_us
+                for to in self._others():
+                    out.send(to, Arrived(self.log))
+        elif self.leading:
             self._beat(now, out)
         elif self.standing:
             if now >= self.repeat_at:
@@ -348,6 +378,9 @@ class Replica(msgspec.Struct):
 
     def receive(self, now: Instant, source: int, message: Message, out: Outbox) -> None:
         """A message of another replica."""
+        if self.arriving:
+            self._arriving(now, source, message, out)
+            return
         match message:
             case Prepare():
                 self._prepared(now, source, message, out)
@@ -366,6 +399,24 @@ class Replica(msgspec.Struct):
                     self._count()
             case Higher():
                 self._overtaken(now, message.epoch)
+            case Arrived():
+                out.send(source, Bound(self.log, self.promised))
+                if self.leading:  # whatever it had acknowledged
+                    self.kept[source], self.lead_at = -1, now
+
+    def _arriving(self, now: Instant, source: int, message: Message, out: Outbox) -> None:
+        """Every majority that it may have been part of has one of those that were asked."""
+        if isinstance(message, Bound):
+            self.bounds[str(source)] = max(message.epoch, self.bounds.get(str(source), 0))
+        elif isinstance(message, Lead):
+            known = len(self.bounds) > self.options.replica_count - self._majority
+            if known and message.epoch >= max(self.bounds.values()):
+                self.arriving = False
+                self._follow(message.epoch, now)
+                self._adopt(
+                    message.epoch, message.base, message.state, message.entries, message.commit, out
+                )
+                out.send(source, Kept(self.log, message.epoch, self.length))
 
     def _prepared(self, now: Instant, source: int, message: Prepare, out: Outbox) -> None:
         if message.epoch < self.promised:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from concordant.machine.contract import Machine
 from concordant.machine.detector import Detector, DetectorOptions
@@ -54,7 +56,7 @@ def build(
         stamped=stamped,
     )
     costs = {"service_us": shape.service_us, "sync_us": shape.sync_us}
-    add_hosts(world, HOSTS, options=merging, detector=detector, **costs)
+    add_hosts(world, HOSTS, options=merging, detector=detector, replaced=(), **costs)
     add_clients(
         world,
         scenario.nodes,
@@ -74,15 +76,18 @@ def add_hosts(
     *,
     options: MergingOptions,
     detector: DetectorOptions | None = None,
+    replaced: Collection[str] = (),
     service_us: int = 0,
     sync_us: int = 0,
 ) -> None:
-    """Hosts, each with a failure detector that watches the others if options for it are given."""
+    """Hosts, each with a failure detector that watches the others if options for it are given.
+    Who is in `replaced` when it starts has lost its disk."""
     view = View.of(1, hosts)
     for name in hosts:
 
         def make(name: str = name) -> Machine:
-            return MergerHost(name, hosts=hosts, options=options)
+            chosen = msgspec.structs.replace(options, replaced=tuple(replaced))
+            return MergerHost(name, hosts=hosts, options=chosen)
 
         def watch(name: str = name) -> Machine:
             return Detector(name, view=view, listeners=(name,), options=detector)

@@ -43,16 +43,17 @@ CONJUNCTIONS = (
     "B and C match recent consume matched",
     "A.kind >= 3 and B",
 )
-MODES = ("static", "changing", "crowded", "filtering", "crashing", "storm", "stamped")
+MODES = ("static", "changing", "crowded", "filtering", "crashing", "storm", "stamped", "replaced")
 """`changing`: subscriptions at run time. `crowded`: many join one conjunction. `filtering`: filters
 of one merger change all the time. `crashing` and `storm`: changing, with replicas that crash, the
 second with many crashes and many joiners. `stamped`: crashing, with mergers that take events by the
-stamps of their roots, which promises total order."""
+stamps of their roots, which promises total order. `replaced`: crashing, and a host loses its disk
+for good."""
 
 _FILTERED = (0, 2, 7, 9)
 """Conjunctions of one merger with different filters."""
 
-_CRASHING = ("crashing", "storm", "stamped")
+_CRASHING = ("crashing", "storm", "stamped", "replaced")
 _OF_SUBSCRIBERS: tuple[FaultKind, ...] = ("crash", "pause", "lost-writes")
 _OF_HOSTS: tuple[FaultKind, ...] = ("crash", "crash", "pause", "lost-writes", "failing-writes")
 
@@ -84,6 +85,8 @@ class Case(msgspec.Struct, frozen=True):
     options: MergingOptions
     duration_us: int
     sync_us: int = 0
+    replaced: tuple[int, str] = (0, "")
+    """When which host loses its disk; no name: none."""
     heal_us: int = 30_000_000
     """At most so long may it take until everything owed has arrived."""
 
@@ -113,7 +116,7 @@ def subscription(number: int) -> Subscription:
 def random_case(seed: int, mode: str) -> Case:
     """A case of a mode, all of it from the seed."""
     rng = Random(f"{seed}/{mode}/merging")
-    replicas = 3 if mode in ("crashing", "storm") or rng.random() < 0.3 else 1
+    replicas = 3 if mode in ("crashing", "storm", "replaced") or rng.random() < 0.3 else 1
     stamped = mode == "stamped"
     hosts = tuple(f"m{n}" for n in range(1, rng.randint(replicas, replicas + 2) + 1))
     pool = rng.sample(range(len(CONJUNCTIONS)), rng.randint(1, 4))
@@ -183,7 +186,11 @@ def random_case(seed: int, mode: str) -> Case:
         duration_us,
         rng.choice((0, 0, 500, 3_000)),
     )
-    return msgspec.structs.replace(case, faults=tuple(_faults(case, rng)))
+    case = msgspec.structs.replace(case, faults=tuple(_faults(case, rng)))
+    if mode == "replaced":
+        lost = (rng.randrange(duration_us // 6, duration_us), rng.choice(hosts))
+        case = msgspec.structs.replace(case, replaced=lost)
+    return case
 
 
 def _faults(case: Case, rng: Random) -> list[Fault]:
@@ -237,7 +244,11 @@ def play(case: Case, *, watch: Watch | None = None) -> Played:
     # A detector only makes the wait for a leader's end shorter: where none ends, none is needed.
     watched = case.mode in _CRASHING
     detector = DetectorOptions(beat_us=25_000, suspect_us=90_000) if watched else None
-    add_hosts(world, case.hosts, options=case.options, detector=detector, sync_us=case.sync_us)
+    replaced: dict[str, bool] = {}
+    costs = {"sync_us": case.sync_us}
+    add_hosts(
+        world, case.hosts, options=case.options, detector=detector, replaced=replaced, **costs
+    )
     add_clients(
         world,
         [*case.subscribes, *case.publishers],
@@ -250,12 +261,14 @@ def play(case: Case, *, watch: Watch | None = None) -> Played:
         },
         schemas=known_topics(),
         options=case.options,
-        sync_us=case.sync_us,
+        **costs,
     )
     broken, rested = "", False
     try:
         world.start()
         faults.schedule(world, case.faults)
+        if case.replaced[1]:
+            world.call(case.replaced[0], partial(_replace, world, case.replaced[1], replaced))
         for at_us, who, topic, kind in case.events:
             world.call(at_us, partial(_ask, world, who, Publish(topic, {"kind": kind})))
         for one in case.joins:
@@ -272,6 +285,15 @@ def play(case: Case, *, watch: Watch | None = None) -> Played:
     except ConcordantError as error:
         broken = str(error)
     return Played(case, world, recorder, rested, broken)
+
+
+def _replace(world: World, host: str, replaced: dict[str, bool]) -> None:
+    """Another machine takes the place of a host, with an empty disk."""
+    world.crash(host)
+    world.places[host].log.clear()
+    replaced[host] = True
+    world.count_fault("replaced")
+    world.restart(host)
 
 
 def _ask(world: World, address: str, request: Request) -> None:

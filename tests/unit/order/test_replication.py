@@ -174,3 +174,63 @@ def test_a_suspected_leader_is_not_waited_for_long() -> None:
     group.replicas[1].doubt(50)
     group.tick(1, 51)
     assert group.replicas[1].standing
+
+
+# --- a replica whose disk is lost -----------------------------------------------------------------
+
+
+def replaced(group: Group, place: int) -> Replica:
+    """Another machine in the place of a replica, with an empty disk."""
+    group.disks[place] = []
+    group.replicas[place] = found = Replica("log", place, OPTIONS)
+    found.arrive(group.now)
+    return found
+
+
+def test_who_takes_the_place_of_another_votes_for_nobody_before_it_has_the_log() -> None:
+    group = Group()
+    group.append(0, b"x")
+    group.carry(0, 1)  # the third does not know of it
+    assert group.committed(0) == [b"x"]
+    replaced(group, 1)
+    group.tick(2, 1_000)  # stands, and would win with an empty log
+    group.carry(1, 2)
+    assert not group.replicas[2].leading
+    group.tick(2, 2_000)
+    group.carry(0, 1, 2)
+    assert group.replicas[2].leading and group.replicas[2].entries == [b"x"]
+
+
+def test_who_takes_the_place_of_another_gets_the_whole_log_of_the_leader() -> None:
+    group = Group()
+    group.append(0, b"x", b"y")
+    group.carry(0, 1, 2)
+    found = replaced(group, 1)
+    for now in (1_000, 1_010):
+        group.tick(1, now)
+        group.carry(0, 1, 2)
+        group.tick(0, now)
+        group.carry(0, 1, 2)
+    assert not found.arriving and found.entries == [b"x", b"y"] and found.commit == 2
+    group.append(0, b"z")
+    group.carry(0, 1)
+    assert group.committed(0) == [b"x", b"y", b"z"]
+
+
+def test_who_takes_the_place_of_another_follows_nobody_whom_it_may_have_given_up() -> None:
+    """It had promised a later epoch; the leader of the old one must not count on it again."""
+    group = Group()
+    group.tick(1, 1_000)  # the second stands; the third promises
+    group.carry(1, 2)
+    assert group.replicas[1].leading
+    found = replaced(group, 2)
+    group.tick(2, 1_010)
+    group.carry(0, 2)  # only the old leader hears it
+    group.tick(0, 1_020)
+    group.carry(0, 2)
+    assert found.arriving
+    group.tick(2, 1_040)
+    group.carry(1, 2)
+    group.tick(1, 1_060)
+    group.carry(1, 2)
+    assert not found.arriving and found.promised == group.replicas[1].promised

@@ -24,7 +24,7 @@ from concordant.machine.instant import Instant
 from concordant.model.subscription import Subscription
 from concordant.model.topic import Schemas
 from concordant.order.client import Published, foreign
-from concordant.order.merging.inflow import Inflow
+from concordant.order.merging.inflow import NEVER, Inflow
 from concordant.order.merging.matcher import Correlating, Matcher, Plain
 from concordant.order.merging.merge import awaited, first_head, unmarked
 from concordant.order.merging.messages import (
@@ -395,7 +395,7 @@ class MergedClient(MergedPublisher):
         for stream in list(state.streams.values()) if known else []:
             if stream.stage == "live":
                 out.append(_subscribed(stream.wanted, given.cause))
-                stream.inflow.asked_at = -1  # it was asked in another life
+                stream.inflow.asked_at = NEVER  # it was asked in another life
             else:
                 self._open(now, stream.wanted, given.cause, out)
         if found[given.taken_count :]:

@@ -145,7 +145,10 @@ class MergerHost:
         found = self._state.parts.get(name)
         if found is None:
             found = self._new_part(name)
-            found.replica.begin(now)
+            if self.name.partition("/")[0] in self._options.replaced:
+                found.replica.arrive(now)
+            else:
+                found.replica.begin(now)
             found.turned(now, self._options)
         return found
 

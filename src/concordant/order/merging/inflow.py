@@ -15,6 +15,9 @@ from concordant.order.merging.messages import Batch, Consumer, Item, Pull
 from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.stamps import NOWHERE, Place
 
+NEVER: Instant = -(1 << 62)
+"""Before every instant, also of a clock that is far behind."""
+
 
 class Inflow(msgspec.Struct):
     """One session of one consumer."""
@@ -29,8 +32,8 @@ class Inflow(msgspec.Struct):
     """Up to here items were asked for."""
     replica: int = 0
     """Which replica is asked."""
-    asked_at: Instant = -1
-    heard_at: Instant = -1
+    asked_at: Instant = NEVER
+    heard_at: Instant = NEVER
     moved_at: Instant = 0
     """When the next item was there last."""
     frontier: Place = NOWHERE
@@ -72,8 +75,8 @@ class Inflow(msgspec.Struct):
     ) -> Pull | None:
         """What to ask for now, if anything; `overdue` looks at what should have come. Who is not
         patient reads on before it has done with what it has."""
-        again = self.asked_at < 0  # what was sent to an earlier life is lost
-        if overdue and self.asked_at >= 0:
+        again = self.asked_at == NEVER  # what was sent to an earlier life is lost
+        if overdue and self.asked_at != NEVER:
             unanswered = self.asked_at > self.heard_at and now - self.asked_at > options.repeat_us
             gap = len(self.held) > 0 and now - self.moved_at > options.repeat_us
             gap = gap and self.held.least() != self.next and now - self.asked_at > options.repeat_us

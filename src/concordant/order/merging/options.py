@@ -39,6 +39,9 @@ class MergingOptions(msgspec.Struct, frozen=True):
     """Mergers that one host takes part in; a message for one more is refused."""
     ahead_us: Duration = 0
     """A conjunction that is subscribed at run time begins so far ahead of what was delivered."""
+    replaced: tuple[str, ...] = ()
+    """Hosts, or the nodes that have them, whose disks were lost: each begins with what the other
+    replicas have. Only one of a merger's replicas at a time, and not before it has everything."""
     stamped: bool = False
     """Mergers take events by the times that roots gave them, instead of as they come: total order,
     at the price of waiting for the slowest topic."""

@@ -353,7 +353,8 @@ class Part(msgspec.Struct):
 
     @property
     def held_count(self) -> int:
-        waiting = len(self.core.pending) if self.replica.leading else bool(self.replica.standing)
+        away = self.replica.standing or self.replica.arriving
+        waiting = len(self.core.pending) if self.replica.leading else bool(away)
         if self.replica.leading and self.core.live:
             waiting += sum(len(one.held) for one in self.inputs)
         return self.replica.length - self.applied + len(self.puts) + waiting
