@@ -7,6 +7,7 @@ has the same links and the same places. Beside each figure stands what the paper
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from statistics import mean, median
 from time import perf_counter
@@ -42,14 +43,20 @@ def _count(size: Size) -> int:
     return 16 if size.name == "full" else 8
 
 
-def _waited(setup: Setup, attempts: int) -> Measured:
-    """The baseline with the smallest pause with which so many attempts in a row go well."""
-    sought = _with(setup, count=attempts)
+def _pause(setups: Sequence[Setup], attempts: int) -> int:
+    """The smallest pause with which so many attempts in a row go well, spread over placements.
+
+    Who publishes does not know who subscribes, or where: a pause is for the whole overlay.
+    """
+    each = max(1, attempts // (len(setups) * setups[0].scenarios))
 
     def goes_well(wait_us: int) -> bool:
-        return not measured(_with(sought, wait_us=wait_us)).wrong_count
+        return all(
+            not measured(_with(one, count=max(one.threads, each), wait_us=wait_us)).wrong_count
+            for one in setups
+        )
 
-    return measured(_with(setup, wait_us=calibrated(goes_well)))
+    return calibrated(goes_well)
 
 
 def _with(setup: Setup, **others: int | str) -> Setup:
@@ -61,10 +68,12 @@ def _attempts(size: Size) -> int:
     return 1_000 if size.name == "full" else 150
 
 
-def _run(setup: Setup, size: Size) -> Measured:
-    if setup.approach == "waiting":
-        return _waited(setup, max(setup.count, _attempts(size) // setup.scenarios))
-    return measured(setup)
+def _runs(setups: Sequence[Setup], size: Size) -> list[Measured]:
+    """The same experiment at several placements."""
+    if setups[0].approach == "waiting":
+        wait_us = _pause(setups, _attempts(size))
+        setups = [_with(one, wait_us=wait_us) for one in setups]
+    return [measured(one) for one in setups]
 
 
 def hops(size: Size) -> Section:
@@ -109,10 +118,11 @@ def overlays(size: Size) -> Section:
     orders: list[bool] = []
     ratios: list[float] = []
     for overlay in OVERLAYS:
-        found: dict[str, list[Measured]] = {approach: [] for approach in APPROACHES}
-        for seed in range(_places(size) // 3):
-            for approach in APPROACHES:
-                found[approach].append(_run(Setup(approach, overlay, seed, _count(size)), size))
+        seeds = range(_places(size) // 3)
+        found: dict[str, list[Measured]] = {
+            approach: _runs([Setup(approach, overlay, n, _count(size)) for n in seeds], size)
+            for approach in APPROACHES
+        }
         row: Row = {"overlay": overlay}
         for approach, runs in found.items():
             row[approach] = f"{mean(run.mean_us for run in runs) / 1_000:.0f} ms"
@@ -154,12 +164,10 @@ def load(size: Size) -> Section:
         for amount in amounts:
             row: Row = {"what": f"{amount} {what if what == 'threads' else 'x 4 clients'}"}
             for approach in APPROACHES:
-                runs = []
-                for seed in range(max(2, _places(size) // 10)):
-                    count = _count(size) * (amount if what == "threads" else 1)
-                    base = Setup(approach, "3 line", seed, count, service_us=500)
-                    more = {what: amount}
-                    runs.append(_run(_with(base, **more), size))
+                count = _count(size) * (amount if what == "threads" else 1)
+                seeds = range(max(2, _places(size) // 10))
+                bases = [Setup(approach, "3 line", n, count, service_us=500) for n in seeds]
+                runs = _runs([_with(one, **{what: amount}) for one in bases], size)
                 latencies[what, approach, amount] = mean(run.mean_us for run in runs)
                 rates[what, approach, amount] = mean(run.per_s for run in runs)
                 row[approach] = f"{latencies[what, approach, amount] / 1_000:.0f} ms"

@@ -296,23 +296,18 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(markers, "release", release)
 
 
-@bug("S3: only subscriptions are waited for", "static", "late publication", "Serial, Names")
+@bug("S3: only subscriptions are waited for", "static", "alone, fuzz", "Serial, Operation Order")
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Plan.lines
 
     def lines(self: Plan) -> Iterator[tuple[str, Step]]:
         last = ""
         for client, step in correct(self):
-            yield client, Step(step.op, last, step.action)
+            yield client, Step(step.op, last, step.action, step.last)
             if isinstance(step.action, Subscribe | Unsubscribe):
                 last = step.op
 
-    def finish(self: SharedRouter, hop: str, message: Any) -> None:
-        right(self, hop, msgspec.structs.replace(message, after=""))  # no subscription before it
-
-    right = SharedRouter.finish
     patch.setattr(Plan, "lines", lines)
-    patch.setattr(SharedRouter, "finish", finish)
 
 
 @bug("S4: an advertisement need not come back", "static", "figure 2", "Serial")
@@ -341,17 +336,20 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 
 @bug(
-    "S7: the coordinator commits without asking",
+    "S7: the coordinator commits before the last operation",
     "static",
     "dispatch, late publication",
     "Serial, Names, Progress, Tables, Atomicity",
 )
 def _(patch: pytest.MonkeyPatch) -> None:
-    def ask_to_prepare(self: SharedRouter, hop: str, message: Any) -> None:
-        if message.tx in self.state.coordinated:
-            self.decide(message.tx, True, "")
+    correct = markers._done
 
-    patch.setattr(SharedRouter, "ask_to_prepare", ask_to_prepare)
+    def done(router: SharedRouter, live: Any, tx: str, op: str) -> None:
+        correct(router, live, tx, op)
+        if tx in router.state.coordinated:
+            router.decide(tx, True, "")
+
+    patch.setattr(markers, "_done", done)
 
 
 @bug(

@@ -392,7 +392,9 @@ def _forgetting(rng: Random, begun: Begun) -> Disruption:
     """A client loses its memory, and nothing else, while it takes part."""
     actors = [client for client, _ in begun.plan.lines() if client != begun.plan.client]
     after_us = int(rng.random() ** 3 * SPAN_US)
-    return Disruption("amnesia", rng.choice(actors), begun.at_us + after_us, rng.randrange(1, 5_000))
+    return Disruption(
+        "amnesia", rng.choice(actors), begun.at_us + after_us, rng.randrange(1, 5_000)
+    )
 
 
 def _changes(rng: Random, clients: tuple[str, ...]) -> list[tuple[int, str, Change]]:

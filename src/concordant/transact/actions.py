@@ -48,6 +48,8 @@ class Step(msgspec.Struct, frozen=True):
     after: str
     """The operation that comes just before it; empty for the first."""
     action: Action
+    last: bool = False
+    """None comes after it."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -75,21 +77,23 @@ class Plan(msgspec.Struct, frozen=True):
 
     def lines(self) -> Iterator[tuple[str, Step]]:
         """Who does which step, in the order of the steps."""
-        last = ""
+        before = ""
 
         def walk(
-            client: str, parent: str, actions: tuple[Action, ...]
+            client: str, parent: str, actions: tuple[Action, ...], ends: bool
         ) -> Iterator[tuple[str, Step]]:
-            nonlocal last
+            nonlocal before
             for number, action in enumerate(actions, 1):
                 op = f"{parent}.{number}" if parent else str(number)
-                step = Step(op, last, action)
-                last = op
+                final = ends and number == len(actions)
+                below = action.actions if isinstance(action, Trigger) else ()
+                step = Step(op, before, action, final and not below)
+                before = op
                 yield client, step
                 if isinstance(action, Trigger):
-                    yield from walk(action.target, op, action.actions)
+                    yield from walk(action.target, op, below, final)
 
-        yield from walk(self.client, "", self.actions)
+        yield from walk(self.client, "", self.actions, True)
 
     def __str__(self) -> str:
         lines = list(self.lines())

@@ -19,6 +19,7 @@ from concordant.transact.messages import (
     BETWEEN_SHARED,
     FROM_CLIENTS,
     Echo,
+    Ended,
     Mark,
     Perform,
     Performed,
@@ -27,7 +28,7 @@ from concordant.transact.messages import (
 from concordant.transact.options import TransactOptions
 from concordant.transact.shared import SharedRouter
 
-
+NOT_HERE = "the brokers here take isolated transactions only"
 _FROM_CLIENTS = frozenset((*REGULAR, *FROM_CLIENTS))
 
 
@@ -130,6 +131,7 @@ class IsolatedBroker(_Broker):
             case Performed():
                 contextual.performed(self.router, hop, message)
             case Place():
-                pass  # of a plan: its client is told at the end of it
+                if message.op == markers.FIRST:
+                    self.router.out.append((hop, Ended(message.tx, False, NOT_HERE)))
             case _:
                 super()._take(hop, message)

@@ -179,7 +179,6 @@ class TransactClient(Client):
             self._reopen(self._state.parts.pop(tx))
             self._state.number, self._state.last = before
             raise
-        self._send(Finished(tx, steps[-1].op), cause, planned)
         out += planned
 
     def _place(
@@ -192,7 +191,7 @@ class TransactClient(Client):
         out: list[Effect],
     ) -> None:
         what = self._operation(now, tx, step.action, below)
-        self._send(Place(tx, step.op, step.after, what), cause, out)
+        self._send(Place(tx, step.op, step.after, what, step.last), cause, out)
         self._note(tx, step.op, what, cause, out)
 
     def _act(self, now: Instant, request: Act, cause: int, out: list[Effect]) -> None:

@@ -4,16 +4,18 @@ Every operation goes over every link away from its sender exactly once: as itsel
 go, else as a marker. So each broker sees all of them and does each one after the one before it,
 however they overtake each other on the way. An advertisement also has to come back from everywhere
 (`Echo`) before the next operation: by then all that it attracts is on its way, ahead on the same
-links.
+links. Whoever has done the last operation votes without being asked.
 Regular traffic is never held up. (Jergler 2017, section VI; the paper lets each broker work out
 which operations concern it, and that cannot be known locally.)
 """
 
 from __future__ import annotations
 
-from concordant.transact.messages import Echo, Mark, Place, Planned, Prepare, Refuse
+from concordant.transact.messages import Echo, Mark, Place, Planned, Refuse
 from concordant.transact.shared import Echoing, Live, SharedRouter
 
+FIRST = "1"
+"""The first operation of any plan: it comes from the coordinator."""
 CROWDED = "too many of its operations wait at one broker"
 
 
@@ -39,11 +41,7 @@ def release(router: SharedRouter, tx: str) -> None:
         number = next(ready, None)
         if number is None:
             return
-        hop, message = live.waiting.pop(number)
-        if isinstance(message, Prepare):
-            router.prepare(hop, message)
-        else:
-            _process(router, live, hop, message)
+        _process(router, live, *live.waiting.pop(number))
 
 
 def echo(router: SharedRouter, hop: str, message: Echo) -> None:
@@ -59,17 +57,27 @@ def echo(router: SharedRouter, hop: str, message: Echo) -> None:
 
 def _advertised(router: SharedRouter, live: Live, tx: str, op: str, origin: str) -> None:
     live.echoes.pop(op, None)
-    live.done[op] = True
     if router.is_broker(origin):
         router.out.append((origin, Echo(tx, op)))
+    _done(router, live, tx, op)
+
+
+def _done(router: SharedRouter, live: Live, tx: str, op: str) -> None:
+    live.done[op] = True
+    if op == live.last:
+        router.complete(tx, live)
 
 
 def _process(router: SharedRouter, live: Live, hop: str, message: Place | Mark) -> None:
     tx, op = message.tx, message.op
     router.did(tx, op)
+    if op == FIRST:
+        live.asked_by = hop
+    if message.last:
+        live.last = op
     if isinstance(message, Mark):
         router.flood(message, but=hop)
-        live.done[op] = True
+        _done(router, live, tx, op)
         return
     what = message.what
     live.links[hop] = True
@@ -86,13 +94,13 @@ def _process(router: SharedRouter, live: Live, hop: str, message: Place | Mark) 
         return
     towards = _towards(router, live, hop, message)
     live.links.update(dict.fromkeys(towards, True))
-    passed = Mark(tx, op, message.after)
+    passed = Mark(tx, op, message.after, message.last)
     for other in router.neighbours:
         if other != hop:
             router.out.append((other, message if other in towards else passed))
     if what.kind == "subscribe" and router.state.retracted.pop(what.id, None) is not None:
         router.unsubscribe(hop, what.id)
-    live.done[op] = True
+    _done(router, live, tx, op)
 
 
 def _towards(router: SharedRouter, live: Live, hop: str, message: Place) -> list[str]:

@@ -63,10 +63,9 @@ class Opened(msgspec.Struct, frozen=True, tag=True):
 
 
 class Finished(msgspec.Struct, frozen=True, tag=True):
-    """The coordinator has no further operation: commit after this one."""
+    """The coordinator of a dynamic transaction has no further operation: commit."""
 
     tx: str
-    after: str = ""
 
 
 class Refuse(msgspec.Struct, frozen=True, tag=True):
@@ -138,21 +137,24 @@ class Performed(msgspec.Struct, frozen=True, tag=True):
     ran: bool = True
 
 
-class Place(msgspec.Struct, frozen=True, tag=True):
+class Place(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """An operation of a static transaction, to be done after another."""
 
     tx: str
     op: str
     after: str
     what: Operation
+    last: bool = False
+    """It is the last: whoever has done it can say whether it can commit."""
 
 
-class Mark(msgspec.Struct, frozen=True, tag=True):
+class Mark(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     """In place of `Place` where there is nothing to do: the operation has passed."""
 
     tx: str
     op: str
     after: str
+    last: bool = False
 
 
 class Echo(msgspec.Struct, frozen=True, tag=True):
@@ -197,10 +199,9 @@ class Init(msgspec.Struct, frozen=True, tag=True):
 
 
 class Prepare(msgspec.Struct, frozen=True, tag=True):
-    """Can this be committed?"""
+    """Can this be committed? In a static transaction nobody has to ask."""
 
     tx: str
-    after: str = ""
 
 
 class Vote(msgspec.Struct, frozen=True, tag=True):

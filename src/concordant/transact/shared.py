@@ -1,7 +1,7 @@
 """Ending transactions on shared tables: prepare, vote, decide, and forget.
 
-The coordinator of a transaction is the broker of the client that began it. Everybody is asked
-whether it can commit, everybody learns the decision, and when all have said so, everybody may
+The coordinator of a transaction is the broker of the client that began it. Everybody says whether
+it can commit, of an open one when asked and of a static one unasked; everybody learns the decision, and when all have said so, everybody may
 forget it. Until then a broker keeps the decision as a tombstone, so that what was under way for the
 transaction finds that it is over; the broker of a client keeps it until the client knows, too.
 Nobody but the coordinator decides, and it decides once: abort and time-outs only count while the
@@ -68,8 +68,8 @@ class Live(msgspec.Struct):
 
     done: dict[str, bool] = {}
     seen: dict[str, bool] = {}
-    waiting: list[tuple[str, Place | Mark | Prepare]] = []
-    """Operations and the question to prepare, with the hops they came from, in their order."""
+    waiting: list[tuple[str, Place | Mark]] = []
+    """Operations with the hops they came from, in their order."""
     echoes: dict[str, Echoing] = {}
     acks: Acks = msgspec.field(default_factory=Acks)
     outbox: list[tuple[str, str, Event]] = []
@@ -81,9 +81,13 @@ class Live(msgspec.Struct):
     stale: dict[str, bool] = {}
     """Those of them that lost their memory since."""
     asked_by: str | None = None
-    """Who asked to prepare; None: nobody yet."""
+    """The hop to the coordinator; None: not known yet."""
+    last: str = ""
+    """The last operation, once it is here."""
     votes: dict[str, bool] = {}
-    """Who has not voted."""
+    """Neighbours that said yes."""
+    awaited: tuple[str, ...] | None = None
+    """Whose votes it takes; None: this broker has not voted itself."""
 
 
 class SharedState(Endings, kw_only=True):
@@ -126,7 +130,7 @@ class SharedRouter(EndingRouter, TaggedRouter):
             case Refuse():
                 self.refuse(hop, message)
             case Prepare():
-                self.ask_to_prepare(hop, message)
+                self.prepare(hop, message)
             case Vote():
                 self.vote(hop, message)
             case Decide():
@@ -165,7 +169,7 @@ class SharedRouter(EndingRouter, TaggedRouter):
             return None
         live = state.live.get(tx)
         if live is None:
-            live = state.live[tx] = Live({}, {}, [], {}, Acks({}, {}), [], {}, {}, {}, None, {})
+            live = state.live[tx] = Live({}, {}, [], {}, Acks({}, {}), [], {}, {}, {}, votes={})
             if not self.is_broker(hop):
                 self.coordinate(hop, tx)
         if not self.is_broker(hop):
@@ -194,46 +198,48 @@ class SharedRouter(EndingRouter, TaggedRouter):
     def finish(self, hop: str, message: Finished) -> None:
         live = self.live_of(hop, message.tx)
         if live is not None and self.state.coordinated.get(message.tx) == hop:
-            self.ask_to_prepare(hop, Prepare(message.tx, message.after))
-
-    def ask_to_prepare(self, hop: str, message: Prepare) -> None:
-        """Prepare when the last operation is done here; at once if none is named."""
-        live = self.live_of(hop, message.tx)
-        if live is None:
-            return
-        if message.after and message.after not in live.done:
-            live.waiting.append((hop, message))
-        else:
-            self.prepare(hop, message)
+            self.prepare(hop, Prepare(message.tx))
 
     def prepare(self, hop: str, message: Prepare) -> None:
-        """Everything before it is done here: can it be committed?"""
-        live = self.state.live[message.tx]
-        live.asked_by = hop
+        """Everything of an open transaction is answered: can it be committed?"""
+        live = self.live_of(hop, message.tx)
+        if live is not None:
+            live.asked_by = hop
+            self.flood(message, but=hop)
+            self._vote(message.tx, live, self.neighbours)
+
+    def complete(self, tx: str, live: Live) -> None:
+        """The last operation of a plan is done here: every one has crossed every link. Behind a link
+        that only markers crossed there is nothing to commit, and nobody to wait for."""
+        self._vote(tx, live, tuple(one for one in self.neighbours if one in live.links))
+
+    def _vote(self, tx: str, live: Live, others: tuple[str, ...]) -> None:
+        """This broker's own vote; it goes on when all behind it have voted, a no at once."""
+        live.awaited = tuple(one for one in others if one != live.asked_by)
         full = self.full(live.outbox)
         if full:
-            self._vote_up(message.tx, live, False, full)
-            return
-        # Every operation of a plan has crossed every link by now. Behind a link that only markers
-        # crossed there is nothing to commit, and nobody to ask.
-        others = [other for other in self.neighbours if other != hop]
-        live.votes = {one: True for one in others if one in live.links or not message.after}
-        self.out += [(other, message) for other in live.votes]
-        if not live.votes:
-            self._vote_up(message.tx, live, True, "")
+            self._vote_up(tx, live, False, full)
+        else:
+            self._count_votes(tx, live)
+
+    def _count_votes(self, tx: str, live: Live) -> None:
+        if live.awaited is not None and all(one in live.votes for one in live.awaited):
+            self._vote_up(tx, live, True, "")
 
     def vote(self, hop: str, message: Vote) -> None:
         live = self.state.live.get(message.tx)
         if live is None or live.asked_by is None:
             return
-        live.votes.pop(hop, None)
-        if not message.yes or not live.votes:
-            self._vote_up(message.tx, live, message.yes, message.reason)
+        if message.yes:
+            live.votes[hop] = True
+            self._count_votes(message.tx, live)
+        else:
+            self._vote_up(message.tx, live, False, message.reason)
 
     def _vote_up(self, tx: str, live: Live, yes: bool, reason: str) -> None:
         if tx in self.state.coordinated:
             self.decide(tx, yes, reason)
-        elif live.asked_by is not None:
+        elif live.asked_by is not None and (live.asked_by in live.links or not live.last):
             self.out.append((live.asked_by, Vote(tx, yes, reason)))
 
     def refuse(self, hop: str, message: Refuse) -> None:
