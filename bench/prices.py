@@ -17,6 +17,7 @@ from bench.result import Column, Goal, Row, Section, Size
 from bench.sequencing import Meter, play
 from concordant.machine.effects import Effect
 from concordant.machine.inputs import Input, Received
+from concordant.net.roles import LEVELS
 from concordant.sim.network import Latency, NetworkSpec
 from concordant.sim.protocols import PROTOCOLS, layout_of
 from concordant.sim.scenario import Scenario, Topology, Workload
@@ -38,12 +39,10 @@ class _Counts(Meter):
 
 
 def prices(size: Size) -> Section:
-    """The same load under every protocol that orders events for plain subscribers."""
+    """The same load under every protocol, the weakest level first."""
     seconds = 20 if size.name == "full" else 5
     rows: list[Row] = []
-    for protocol, entry in PROTOCOLS.items():
-        if entry.level == "agreed":
-            continue  # its subscribers ask for patterns
+    for protocol, entry in sorted(PROTOCOLS.items(), key=lambda one: LEVELS.index(one[1].level)):
         scenario = Scenario(
             protocol,
             duration_ms=seconds * 1_000,
