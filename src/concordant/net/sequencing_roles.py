@@ -173,7 +173,11 @@ def _replicated(name: str, level: str, *, edge_on: int) -> Strategy:
 
     def replica(which: str) -> Make:
         return lambda setting, address: Replicated(
-            address, service(setting, which), service=which, services=services(setting)
+            address,
+            service(setting, which),
+            service=which,
+            services=services(setting),
+            queue_count_max=options(setting).queue_count_max,
         )
 
     def parts(setting: Setting) -> tuple[Part, ...]:

@@ -92,7 +92,14 @@ def build_replicated(
     services = {name: tuple(f"{node}/{name}" for node in REPLICAS) for name in makes}
     for name, make in makes.items():
         for node, address in zip(REPLICAS, services[name], strict=True):
-            replica = partial(Replicated, address, make, service=name, services=services)
+            replica = partial(
+                Replicated,
+                address,
+                make,
+                service=name,
+                services=services,
+                queue_count_max=options.queue_count_max,
+            )
             shared = {"service_us": shape.service_us, "sync_us": shape.sync_us}
             world.add(address, replica, node=node, **shared)
 

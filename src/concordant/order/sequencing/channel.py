@@ -57,6 +57,8 @@ class Channels(msgspec.Struct):
     inboxes: dict[str, Inbox] = {}
     coming: dict[str, Inbox] = {}
     """Of lives whose first parcel has not come: what overtook it."""
+    ended: dict[str, bool] = {}
+    """Clients that may be forgotten when there are too many, in the order in which they left."""
     owed: dict[str, bool] = {}
     """Who waits for an acknowledgement."""
     wait_us: Duration = 0
@@ -169,6 +171,7 @@ class Channels(msgspec.Struct):
             if parcel.n > inbox.next:
                 inbox.held.put(parcel.n, parcel.content)
             return []
+        self.ended.pop(source, None)
         ready = [parcel.content]
         inbox.next += 1
         while (content := inbox.held.take(inbox.next)) is not None:
@@ -191,10 +194,25 @@ class Channels(msgspec.Struct):
 
     def replay(self, source: str, life: int, n: int) -> None:
         """A content of this number was taken before."""
+        self.ended.pop(source, None)
         inbox = self._inbox(source)
         if inbox.life != life:
             inbox = self._renew(source, life)
         inbox.next = n + 1
+
+    def has_room(self, client: str, count_max: int) -> bool:
+        """Whether a client is known or can be; the one that left first is forgotten for it."""
+        if client in self.inboxes:
+            return True
+        while self.ended and len(self.inboxes) >= count_max:
+            gone = next(iter(self.ended))
+            for table in (self.ended, self.inboxes, self.outboxes, self.coming, self.owed):
+                table.pop(gone, None)
+        return len(self.inboxes) < count_max
+
+    def end(self, client: str) -> None:
+        """A client has left, and will hardly come again in this life."""
+        self.ended[client] = True
 
     def _inbox(self, source: str) -> Inbox:
         found = self.inboxes.get(source)

@@ -36,8 +36,11 @@ class SequencingOptions(ClientOptions, frozen=True):
     """With `tag`: numbers passed over that are remembered per topic; older ones that come after
     all are taken for doubles."""
     queue_count_max: int = 10_000
-    """Requests that a sequencer keeps while the ranking changes; a publisher's repeat brings back
-    what is refused."""
+    """Requests that a sequencer has under way, or keeps while the ranking changes; its client
+    repeats what is not taken. At replicas also: inputs that no majority has yet."""
+    client_count_max: int = 100_000
+    """Clients that a sequencer knows. Of those that hold nothing any more, the one that left first
+    is forgotten; if nobody has left, who is new is not heard."""
     log_count_max: int = 50_000
     """Records after which a sequencer writes its state instead."""
     lease_us: Duration = 0

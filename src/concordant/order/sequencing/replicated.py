@@ -161,12 +161,16 @@ class Replicated:
         service: str,
         services: Mapping[str, tuple[str, ...]],
         options: ReplicationOptions | None = None,
+        queue_count_max: int = 10_000,
     ) -> None:
-        """`services` names the replicas of all services, those of this one among them."""
+        """`services` names the replicas of all services, those of this one among them. When
+        `queue_count_max` inputs wait for a majority, further ones are not taken; who sent them
+        repeats them."""
         self._name = name
         self._make = make
         self._replicas = services[service]
         self._options = options or ReplicationOptions(replica_count=len(self._replicas))
+        self._queue_count_max = queue_count_max
         log = Replica(service, self._replicas.index(name), self._options)
         others = {one: many for one, many in services.items() if one != service}
         self._state = _State(log, Reach(others))
@@ -234,10 +238,20 @@ class Replicated:
             self._turn()
         elif state.log.leading:  # whoever sends to a replica that follows repeats it to all
             source = state.reach.heard(source)
+            if self._is_full:
+                return
             if self._is_news(source, message):
                 state.waiting.append(Entry(source, message))  # type: ignore[arg-type]
             elif self._is_harmless(source, message):
                 self._speak(self._service.handle(now, Received(source, (message,))), said)
+
+    @property
+    def _uncommitted_count(self) -> int:
+        return self._state.log.length - self._state.applied + len(self._state.waiting)
+
+    @property
+    def _is_full(self) -> bool:
+        return self._uncommitted_count >= self._queue_count_max
 
     def _is_news(self, source: str, message: Message) -> bool:
         """What changes the service is logged, once."""
@@ -266,7 +280,8 @@ class Replicated:
         if not self._state.log.leading:
             return
         if name in self._service.decides:
-            self._state.waiting.append(Entry(timer=name))
+            if not self._is_full:
+                self._state.waiting.append(Entry(timer=name))
         else:
             self._speak(self._service.handle(now, TimerFired((name,))), said, everywhere=True)
 
@@ -360,8 +375,7 @@ class Replicated:
     @property
     def held_count(self) -> int:
         state = self._state
-        held = state.log.length - state.applied + len(state.waiting)
-        return held + (self._service.held_count if state.log.leading else 0)
+        return self._uncommitted_count + (self._service.held_count if state.log.leading else 0)
 
     def snapshot(self) -> bytes:
         self._state.service = self._service.snapshot()

@@ -33,6 +33,7 @@ from concordant.order.sequencing.messages import (
     Content,
     Forget,
     Handled,
+    Leave,
     Parcel,
     Receipt,
     Renew,
@@ -151,7 +152,7 @@ class TopicSequencer:
         step = _Step()
         for message in given.messages:
             if isinstance(message, Parcel):
-                if message.life and len(state.signer.queue) >= self._options.queue_count_max:
+                if message.life and not self._has_room(source):
                     continue  # not taken, so its client repeats it
                 if message.life and self._options.lease_us:
                     state.tenants.hear(source, now)
@@ -164,12 +165,20 @@ class TopicSequencer:
             elif isinstance(message, Ask):
                 self._answer(source, message, step)
             elif isinstance(message, Renew):
-                state.tenants.hear(source, now)
+                if self._options.lease_us:
+                    state.tenants.hear(source, now)
                 answer = Renewed(self.topic, message.sent_at, state.signer.knows(source))
                 step.sends.setdefault(source, []).append(answer)
             elif isinstance(message, Survey):
                 step.sends.setdefault(source, []).append(state.signer.report())
         self._act(now, step, given.cause, out)
+
+    def _has_room(self, client: str) -> bool:
+        """Whether a request of a client can be taken; who has left makes room for who is new."""
+        state, options = self._state, self._options
+        if state.signer.request_count >= options.queue_count_max:
+            return False
+        return state.channels.has_room(client, options.client_count_max)
 
     def _take(
         self,
@@ -211,6 +220,9 @@ class TopicSequencer:
         sent: Sent = []
         signed: list[Signed] = []
         state.signer.handle(source, content, sent, signed)
+        leaves = isinstance(content, Leave) and not content.topics
+        if leaves and source not in state.signer.created:  # and it publishes nothing either
+            state.channels.end(source)
         for to, one in sent:
             step.sends.setdefault(to, []).append(state.channels.post(to, one))
         for new in signed:

@@ -342,6 +342,11 @@ class Signer(msgspec.Struct, tag=True):
         for sender, content in queue:
             self.handle(sender, content, out, signed)
 
+    @property
+    def request_count(self) -> int:
+        """Requests of clients that are under way or wait."""
+        return len(self.open) + len(self.queue)
+
     def report(self) -> Report:
         """What a ranking is made from."""
         return Report(self.topic, tuple(self.edges.active), self.count)

@@ -212,6 +212,11 @@ class Stamper(msgspec.Struct, tag=True):
         del client
         return True
 
+    @property
+    def request_count(self) -> int:
+        """Requests of clients that are under way."""
+        return len(self.mine)
+
     def report(self) -> Report:
         return Report(self.topic, self.group, self.count)
 

@@ -14,17 +14,22 @@ from concordant.order.sequencing.client import SequencingClient
 from concordant.order.sequencing.coordinator import Coordinator
 from concordant.order.sequencing.messages import (
     Abort,
+    Begin,
     Commit,
     Condensed,
     Create,
     Created,
+    Done,
+    Enter,
     Fill,
     Handled,
+    Leave,
     Link,
     Parcel,
     Prepare,
     Prepared,
     Receipt,
+    Renew,
     Rerank,
     SequencingOptions,
     Signed,
@@ -148,6 +153,53 @@ def test_while_the_ranking_changes_requests_wait_up_to_a_bound() -> None:
     assert receipt == [Receipt(1, 2)]  # the third was not taken: its client repeats it
     effects = machine.handle(10, Received("coordinator", (Parcel(0, 2, Abort(1)),)))
     assert [one.n for one in disseminated(effects) if isinstance(one, Signed)] == [1, 2]
+
+
+def test_requests_that_are_under_way_are_bounded_and_what_others_ask_is_not() -> None:
+    machine = sequencer("b", queue_count_max=2)  # nobody signs for it: its events stay under way
+    for n in (1, 2, 3):
+        machine.handle(2, Received("p", (create(n, "b"),)))
+    assert sent(machine.handle(9_000, TimerFired(("acknowledge",))), "p") == [Receipt(1, 2)]
+    signed = tuple(Parcel(0, n, Done(n, {"b": n, "a": 1})) for n in (1, 2))
+    effects = machine.handle(10_000, Received("sequencer-a", signed))
+    assert [one.n for one in disseminated(effects) if isinstance(one, Signed)] == [1, 2]
+    effects = machine.handle(20_000, Received("p", (create(3, "b"),)))  # now there is room
+    assert [type(one) for one in contents(effects, "sequencer-a")] == [Fill]
+
+
+def enter(machine: TopicSequencer, client: str) -> list[Message]:
+    """A client subscribes; what it is answered."""
+    given = Received(client, (Parcel(1, 1, Enter((1, 1), ("a",), "a")),))
+    return contents(machine.handle(1, given), client)
+
+
+def test_clients_are_bounded_and_who_left_first_makes_room() -> None:
+    machine = sequencer("a", client_count_max=2)
+    assert enter(machine, "u") and enter(machine, "v")
+    assert enter(machine, "w") == []  # nobody has left: it is not heard, and repeats its request
+    log = records(machine.handle(2, Received("u", (Parcel(1, 2, Leave((1, 2), ())),))))
+    assert log
+    assert enter(machine, "w")  # "u" is forgotten for it
+    assert "u" not in machine._state.channels.inboxes
+    again = machine.handle(3, Received("v", (Parcel(1, 2, Begin((1, 1))),)))
+    assert contents(again, "v")  # who stays is known as before
+    assert enter(machine, "x") == []
+
+
+def test_a_publisher_that_leaves_its_topics_is_not_forgotten() -> None:
+    machine = sequencer("a", client_count_max=1)
+    machine.handle(1, Received("p", (create(1),)))
+    machine.handle(2, Received("p", (Parcel(1, 2, Leave((1, 1), ())),)))
+    assert enter(machine, "u") == []
+    reborn = machine.handle(3, Received("p", (Parcel(2, 1, create(1).content),)))
+    assert not disseminated(reborn)  # it is not numbered again
+
+
+def test_without_leases_nobody_is_remembered_for_renewing_one() -> None:
+    machine = sequencer("a")
+    for n in range(10):
+        machine.handle(1, Received(f"stranger {n}", (Renew(1),)))
+    assert machine._state.tenants.heard == {}
 
 
 def test_a_lost_tail_is_told_by_marks() -> None:

@@ -7,9 +7,16 @@ from functools import partial
 import pytest
 
 from concordant.check.levels import check_level
+from concordant.machine.effects import Disseminate
+from concordant.machine.inputs import Received, Started, TimerFired
 from concordant.machine.requests import Publish, Subscribe
+from concordant.model.event import Event
+from concordant.order.replication import Kept, ReplicationOptions
+from concordant.order.sequencing import replicated
 from concordant.order.sequencing.coordinator import Coordinator
-from concordant.order.sequencing.messages import COORDINATOR, Rerank
+from concordant.order.sequencing.messages import COORDINATOR, Create, Parcel, Rerank, Signed
+from concordant.order.sequencing.replicated import Replicated
+from concordant.order.sequencing.sequencer import TopicSequencer
 from concordant.sim.network import Latency, NetworkSpec
 from concordant.sim.protocols import Layout, layout_of, protocol_of
 from concordant.sim.recorder import Recorder
@@ -90,3 +97,49 @@ def test_a_ranking_is_installed_by_whoever_leads() -> None:
         assert isinstance(service, Coordinator)
         orders.append(service.order)
     assert orders == [("T2", "T1")] * 2
+
+
+def alone(**options: int) -> Replicated:
+    """The leader of three replicas, of which nobody else answers."""
+    services = {"sequencer-a": ("r1", "r2", "r3")}
+    make = partial(TopicSequencer, "a", sequencers={"a": "sequencer-a"})
+    machine = Replicated("r1", make, service="sequencer-a", services=services, **options)
+    machine.handle(0, Started())
+    return machine
+
+
+def test_inputs_that_no_majority_has_are_bounded() -> None:
+    machine = alone(queue_count_max=3)
+    for n in range(1, 6):
+        given = Parcel(1, n, Create(n, Event("a", "p", n, n)))
+        machine.handle(n, Received("p", (given,)))
+        machine.handle(n, TimerFired(("work",)))
+    assert machine.held_count == 3
+    kept = Kept("sequencer-a", 0, 3)
+    machine.handle(10, Received("r2", (kept,)))
+    effects = machine.handle(10, TimerFired(("work",)))
+    signed = [m for e in effects if isinstance(e, Disseminate) for m in e.messages]
+    assert [one.n for one in signed if isinstance(one, Signed)] == [1, 2, 3]
+    machine.handle(11, Received("p", (Parcel(1, 4, Create(4, Event("a", "p", 4, 4))),)))
+    assert machine.held_count > 0  # now there is room for what was repeated
+
+
+def test_a_long_log_becomes_a_state_from_which_who_was_away_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    short = ReplicationOptions(entry_count_max=5)
+    monkeypatch.setattr(replicated, "ReplicationOptions", lambda replica_count: short)
+    world, _ = built()
+    world.call(100_000, partial(world.crash, REPLICAS[2]))
+    publish(world, 40, 0)
+    world.run(3 * SECOND)
+    for name in ("r1/sequencer-T1", "r2/sequencer-T1"):
+        log = world.places[name].machine._state.log  # type: ignore[attr-defined]
+        assert log.base > 0 and log.entry_count <= 2 * short.entry_count_max
+    world.restart(REPLICAS[2])
+    world.run(6 * SECOND)
+    world.crash(REPLICAS[0])  # now who was away is needed for a majority
+    publish(world, 10, 7 * SECOND)
+    world.run(15 * SECOND)
+    assert len(delivered(world, "s1")) == 50
+    assert delivered(world, "s1") == delivered(world, "s2")
