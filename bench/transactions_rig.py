@@ -1,4 +1,4 @@
-"""Instances dispatched over TCP: brokers in processes of their own with logs and fsync, clients here.
+"""Instances dispatched over TCP: brokers in processes of their own with logs, clients here.
 
 Run as a program it is one broker. `dispatched` starts them, lets environments have transactions
 open, and takes times: of each transaction, and of each process's processor. Every instance goes

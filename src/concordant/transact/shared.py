@@ -1,11 +1,11 @@
 """Ending transactions on shared tables: prepare, vote, decide, and forget.
 
 The coordinator of a transaction is the broker of the client that began it. Everybody says whether
-it can commit, of an open one when asked and of a static one unasked; everybody learns the decision, and when all have said so, everybody may
-forget it. Until then a broker keeps the decision as a tombstone, so that what was under way for the
-transaction finds that it is over; the broker of a client keeps it until the client knows, too.
-Nobody but the coordinator decides, and it decides once: abort and time-outs only count while the
-transaction is in its table.
+it can commit, of an open one when asked and of a static one unasked; everybody learns the decision,
+and when all have said so, everybody may forget it. Until then a broker keeps the decision as a
+tombstone, so that what was under way for the transaction finds that it is over; the broker of a
+client keeps it until the client knows, too. Nobody but the coordinator decides, and it decides
+once: abort and time-outs only count while the transaction is in its table.
 
 How operations are put in order is not known here: `markers` does that for static transactions and
 `answers` for open ones.
@@ -209,8 +209,8 @@ class SharedRouter(EndingRouter, TaggedRouter):
             self._vote(message.tx, live, self.neighbours)
 
     def complete(self, tx: str, live: Live) -> None:
-        """The last operation of a plan is done here: every one has crossed every link. Behind a link
-        that only markers crossed there is nothing to commit, and nobody to wait for."""
+        """The last operation of a plan is done here, so every one has crossed every link. Behind a
+        link that only markers crossed there is nothing to commit, and nobody to wait for."""
         self._vote(tx, live, tuple(one for one in self.neighbours if one in live.links))
 
     def _vote(self, tx: str, live: Live, others: tuple[str, ...]) -> None:
