@@ -25,6 +25,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
+import msgspec
+
 from concordant.errors import UsageError
 from concordant.machine.effects import Delivery
 from concordant.machine.instant import Duration
@@ -141,15 +143,19 @@ class Bus:
         attributes: Mapping[str, Any] | None = None,
         *,
         time: Any = None,
+        topics: Iterable[str] = (),
     ) -> str:
         """Publish one event, or a batch; on return the node has stored it. The id of the last.
 
         One: `publish("Order", {"order_id": 17})`. A batch: rows as in a file of JSON Lines, each
-        with its `topic`, and perhaps `time` and `id`. A batch is taken whole or not at all.
+        with its `topic`, and perhaps `time` and `id`. A batch is taken whole or not at all. Where
+        all strategies are causal, an event may be addressed to further `topics`: who holds more
+        than one of them gets it once.
         """
         if isinstance(events, str):
             row = {**(attributes or {}), "topic": events}
-            given = [given_of(row if time is None else {**row, "time": time})]
+            event = given_of(row if time is None else {**row, "time": time})
+            given = [msgspec.structs.replace(event, others=tuple(topics))]
         else:
             given = _batch(events)
         pen = await self._publisher()
@@ -296,6 +302,16 @@ class Subscription:
             self._caller, self._reading = await self._bus._read(self._asked)
         return self._reading
 
+    async def move(self, *nodes: str) -> None:
+        """Let the brokers of these nodes serve a subscription of causal order from now on.
+
+        Nothing is lost or doubled by that. What a broker can no longer give because it died is told
+        by a delivery without events, whose `subscription` is `gap`.
+        """
+        reading = await self._begun()
+        assert self._caller is not None
+        await self._caller.move(reading, nodes)
+
     async def leave(self) -> None:
         """Read no more. A named subscription is kept by the node, any other ends."""
         await self._end(keep=bool(self._asked.name))
@@ -367,9 +383,9 @@ class BlockingBus:
             raise UsageError("the bus is not open", hint="use it by `with`")
         return self._bus
 
-    def publish(self, events: Any, attributes: Any = None, *, time: Any = None) -> str:
+    def publish(self, events: Any, attributes: Any = None, **options: Any) -> str:
         """As `Bus.publish`."""
-        return self._run(self._opened.publish(events, attributes, time=time))
+        return self._run(self._opened.publish(events, attributes, **options))
 
     def subscribe(self, text: str, **options: Any) -> BlockingSubscription:
         """As `Bus.subscribe`; to be entered by `with`, and read by `for`."""
@@ -397,6 +413,10 @@ class BlockingSubscription:
     def __iter__(self) -> Iterator[Delivery]:
         while True:
             yield self.next()
+
+    def move(self, *nodes: str) -> None:
+        """As `Subscription.move`."""
+        self._run(self._subscription.move(*nodes))
 
     def next(self, timeout_s: float | None = None) -> Delivery:
         """The next delivery; `TimeoutError` if there is none for so long."""

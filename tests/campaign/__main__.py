@@ -19,6 +19,7 @@ from concordant.sim.protocols import PROTOCOLS
 from tests.campaign import (
     broadcast,
     causal,
+    causal_live,
     correlation,
     guarantees,
     merging,
@@ -39,6 +40,7 @@ from tests.generators import ALL_POLICIES
 CAMPAIGNS: dict[str, Callable[[Options], Report]] = {
     broadcast.NAME: broadcast.run,
     causal.NAME: causal.run,
+    causal_live.NAME: causal_live.run,
     correlation.NAME: correlation.run,
     guarantees.NAME: guarantees.run,
     merging.NAME: merging.run,

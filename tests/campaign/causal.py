@@ -12,23 +12,28 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from multiprocessing import get_context
+from typing import Literal
 
 import msgspec
 from rich.table import Table
 
 from concordant.causal.options import Profile
-from concordant.sim.causal import play
+from concordant.sim.causal import Case, play
 from concordant.sim.causal_cases import MIXES, Mix, drawn, minimised
 from tests.campaign.shape import Options, Report
 from tests.detection.causal_bugs import BUGS, CASE_COUNT_MAX, cases_to_find
 
 NAME = "causal"
 
-Kind = tuple[Profile, Mix]
+Kind = tuple[Profile | Literal["total"], Mix]
+"""`total`: the profile `rounds`, with clients that want one order for all."""
+
+_OTHERS = tuple(mix for mix in MIXES if mix != "two-homes")
 
 CASES: dict[Kind, int] = {
-    **{("local", mix): 5_000 for mix in MIXES if mix != "two-homes"},
-    **{("rounds", mix): 5_000 for mix in MIXES if mix != "two-homes"},
+    **{("local", mix): 4_000 for mix in _OTHERS},
+    **{("rounds", mix): 4_000 for mix in _OTHERS},
+    **{("total", mix): 2_000 for mix in _OTHERS},
     ("local", "two-homes"): 50_000,
 }
 """Per profile and mix, for as many cases as a campaign has by default: 100,000 together. The rare
@@ -78,12 +83,19 @@ class Tally:
         self.failed += other.failed
 
 
+def case_of(kind: Kind, seed: int) -> Case:
+    """A case of a kind; its seed names everything."""
+    profile, mix = kind
+    if profile == "total":
+        return msgspec.structs.replace(drawn(seed, profile="rounds", mix=mix), total=True)
+    return drawn(seed, profile=profile, mix=mix)
+
+
 def tally(kind: Kind, seeds: range) -> Tally:
     """Play the cases of these seeds."""
     found = Tally(kind)
     for seed in seeds:
-        profile, mix = kind
-        case = drawn(seed, profile=profile, mix=mix)
+        case = case_of(kind, seed)
         outcome = play(case, seed=seed)
         seen = outcome.seen
         delivered = sum(len(one) for one in seen.upcalls.values())
@@ -145,7 +157,7 @@ def _failures(tallies: dict[Kind, Tally], caught: list[int | None]) -> Iterator[
         if one.failed:
             yield f"{name}: {len(one.failed)} of {one.case_count} cases broke a promise"
         for seed in sorted(one.failed)[:_SHOWN_MAX]:
-            case = drawn(seed, profile=profile, mix=mix)
+            case = case_of((profile, mix), seed)
             failure = play(case, seed=seed).failure
             smallest = msgspec.json.encode(minimised(case, seed)).decode()
             yield f"{name}, seed {seed}: {failure}\nthe smallest case found: {smallest}"

@@ -7,8 +7,8 @@ behind it (Kim and Ahn send immediate predecessors only; see docs/concepts/causa
 hop is short: `retained` works out what each subscriber must have.
 
 This module is the door, the delivery rule and the gossip. What clients ask for is in `service`,
-dead brokers in `flush`, who has what in `stability`. A broker is told who the brokers are and which
-topics each serves; it does not know how messages travel.
+dead brokers in `burial`, who has what in `stability`. A broker is told who the brokers are and
+which topics each serves; it does not know how messages travel.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from concordant.causal.burial import Burial
 from concordant.causal.chance import Chance
-from concordant.causal.flush import Kept
 from concordant.causal.gossip import targets
 from concordant.causal.messages import (
     PEER_MESSAGES,
@@ -46,10 +46,11 @@ from concordant.causal.state import BrokerState
 from concordant.causal.vector import Vector, copied, join, lift, position, restricted
 from concordant.errors import PeerError, UsageError
 from concordant.machine.detector import Suspected, Trusted
-from concordant.machine.effects import Effect
+from concordant.machine.effects import Effect, Persist
 from concordant.machine.holdback import Holdback
-from concordant.machine.inputs import Command, Input, Message, Received, Record, Started, TimerFired
+from concordant.machine.inputs import Command, Input, Message, Received, Started, TimerFired
 from concordant.machine.instant import Instant
+from concordant.machine.saved import Compact
 from concordant.model.event import Event
 
 _TICK = "tick"
@@ -78,7 +79,9 @@ class Broker:
         self.options = options or BrokerOptions()
         self._serves = {one: topics_of(members, one) for one in self.brokers}
         self._detector = detector or f"{name}/detector"
+        self._known_peers: dict[tuple[int, tuple[str, ...]], list[str]] = {}
         self._service = Service(self)
+        self.burial = Burial(self)
         self.now = 0
         """The instant of the input that is handled."""
         self.state = BrokerState(
@@ -91,34 +94,36 @@ class Broker:
         out = Outgoing(given.cause)
         self.now = now
         if isinstance(given, Received):
+            source = given.source
             for message in given.messages:
-                self._check(given.source, message)
+                self._check(source, message)
             for message in given.messages:
-                self._take(now, given.source, message, out)
-                self._promise(out)
+                self._take(now, source, message, out)
+                if self.state.round > self.state.promised:
+                    self._promise(out)
         elif isinstance(given, TimerFired):
             for _ in given.names:
                 self._tick(now, out)
-                self._promise(out)
+                if self.state.round > self.state.promised:
+                    self._promise(out)
         elif isinstance(given, Started):
             self._start(now, given, out)
-        elif isinstance(given, Command) and given.requests:
-            raise UsageError(
-                f"a broker cannot {type(given.requests[0]).__name__}",
-                hint="send the request to a client",
-            )
+        elif isinstance(given, Command):
+            for request in given.requests:
+                if type(request) is not Compact:
+                    raise UsageError(
+                        f"a broker cannot {type(request).__name__}",
+                        hint="send the request to a client",
+                    )
+            for _ in given.requests:
+                record = Condensed(self.state.condensed())
+                out.replace(Persist((record,), out.cause, replaces=True))
         return out.effects()
 
     def _promise(self, out: Outgoing) -> None:
         """What is shown after this input must not be shown again by a later life."""
-        state = self.state
-        if state.round > state.promised:
-            state.promised = state.round + ROUNDS_AHEAD
-            self._keep(Promised(state.promised), out)
-
-    def _keep(self, record: Record, out: Outgoing) -> None:
-        self.state.record_count += 1
-        out.persist(record)
+        self.state.promised = self.state.round + ROUNDS_AHEAD
+        out.persist(Promised(self.state.promised))
 
     def _start(self, now: Instant, given: Started, out: Outgoing) -> None:
         """Go on where the last life ended; what waited, and who was attached, comes again."""
@@ -127,6 +132,7 @@ class Broker:
             match record:
                 case Condensed():
                     state = self.state = msgspec.msgpack.decode(record.state, type=BrokerState)
+                    state.round = state.promised  # some of them may have been shown
                 case Ordered():
                     self._apply(record)
                 case Promised():
@@ -136,17 +142,10 @@ class Broker:
                     if record.kept is not None:
                         state.flush.end(record.dead, record.kept)
                 case Ended():
-                    self._retire()
+                    self.burial.retire()
         if given.records:
             state.patient_until = now + self.options.lease_us
         out.wake(_TICK, now + self.options.tick_us)
-
-    def _condense(self, out: Outgoing) -> None:
-        """The state in place of the records that led to it, now and then."""
-        state = self.state
-        if state.record_count >= self.options.record_count_max:
-            state.record_count = 0
-            out.condense(Condensed(state.condensed()))
 
     def snapshot(self) -> bytes:
         return msgspec.msgpack.encode(self.state)
@@ -162,10 +161,11 @@ class Broker:
         return len(state.pending) + len(state.submissions) + (not state.flush.done)
 
     def _check(self, source: str, message: Message) -> None:
-        if isinstance(message, Suspected | Trusted):
+        kind = type(message)
+        if kind is Suspected or kind is Trusted:
             if source != self._detector:
                 raise PeerError(f"{source} is not the failure detector of {self.name}")
-        elif type(message) in _PEER:
+        elif kind in _PEER:
             if source not in self._serves:
                 raise PeerError(f"{source} is no broker and sent a {type(message).__name__}")
             if isinstance(message, Ordered) and not (
@@ -178,20 +178,20 @@ class Broker:
             self._service.check(source, message)
 
     def _take(self, now: Instant, source: str, message: Message, out: Outgoing) -> None:
-        state = self.state
+        state, kind = self.state, type(message)
         if isinstance(message, Suspected):
-            self._adopt(message.members, out)
-        elif isinstance(message, Trusted):
+            self.burial.adopt(message.members, out)
+        elif kind is Trusted:
             pass  # death is for good
         elif state.retired:
-            if type(message) is not Retired and type(message) is not Excluded:
+            if kind is not Retired and kind is not Excluded:
                 out.send(source, Retired() if source in self._serves else Excluded())
         elif source not in self._serves:
             self._service.take(now, source, message, out)
         elif source in state.flush.dead:
-            if type(message) is not Retired and type(message) is not Excluded:
+            if kind is not Retired and kind is not Excluded:
                 out.send(source, Excluded())
-        elif type(message) is Ordered:
+        elif isinstance(message, Ordered):
             self._receive(source, message, out)
         elif isinstance(message, Digest):
             self._compare(source, message, out)
@@ -203,18 +203,18 @@ class Broker:
             case PullPast():
                 self._answer(source, message.delivered, out)
             case FlushAsk():
-                self._adopt(message.dead, out)
+                self.burial.adopt(message.dead, out)
                 if not self.state.retired:
                     names = self.state.flush.names
-                    out.send(source, FlushHeld(names, self._held_of(names)))
+                    out.send(source, FlushHeld(names, self.burial.held_of(names)))
             case FlushHeld():
-                self._adopt(message.dead, out)
+                self.burial.adopt(message.dead, out)
                 if message.dead == self.state.flush.names:
-                    self._answered(source, message.held, out)
+                    self.burial.answered(source, message.held, out)
             case Flushed():
-                self._adopt(message.dead, out)
+                self.burial.adopt(message.dead, out)
                 if message.dead == self.state.flush.names and not self.state.retired:
-                    self._end_flush(message.kept, out)
+                    self.burial.end(message.kept, out)
                     out.send(source, FlushTaken(message.dead))
             case FlushTaken():
                 if message.dead == self.state.flush.names:
@@ -224,10 +224,10 @@ class Broker:
             case Resolved():
                 self._service.resolved(message, out)
             case Retired():
-                self._adopt((source,), out)
+                self.burial.adopt((source,), out)
             case Excluded():
-                self._retire()
-                self._keep(Ended(), out)
+                self.burial.retire()
+                out.persist(Ended())
 
     # --- delivery -----------------------------------------------------------------------------
 
@@ -244,11 +244,13 @@ class Broker:
 
     def _new(self, ordered: Ordered) -> bool:
         """Is it of a topic of this broker, and was it not delivered?"""
-        delivered = self.state.delivered
-        own = [topic for topic in ordered.at if topic in self.topics]
-        return bool(own) and all(
-            ordered.at[topic] > position(delivered, topic, ordered.origin) for topic in own
-        )
+        delivered, own = self.state.delivered, False
+        for topic, n in ordered.at.items():
+            if topic in self.topics:
+                if n <= position(delivered, topic, ordered.origin):
+                    return False
+                own = True
+        return own
 
     def satisfied(self, topic: str, origin: str, n: int) -> bool:
         """Was everything up to this position delivered, or lost with its origin?"""
@@ -259,12 +261,14 @@ class Broker:
         return origin in final and last_available(final, topic, origin, n) <= reached
 
     def _ready(self, ordered: Ordered) -> bool:
-        return all(
-            self.satisfied(topic, origin, n)
-            for topic, row in ordered.past.items()
-            if topic in self.topics
-            for origin, n in row.items()
-        )
+        delivered = self.state.delivered
+        for topic, row in ordered.past.items():
+            if topic in self.topics:
+                mine = delivered.get(topic, {})
+                for origin, n in row.items():
+                    if mine.get(origin, 0) < n and not self.satisfied(topic, origin, n):
+                        return False
+        return True
 
     def drain(self, out: Outgoing) -> None:
         """Deliver what has become ready. By round, so one pass is enough."""
@@ -288,6 +292,8 @@ class Broker:
         for topic, n in ordered.at.items():
             lift(state.delivered, topic, ordered.origin, n)
         state.round = max(state.round, ordered.round)
+        state.stability.stale = True
+        state.horizon.delivered(ordered.origin, ordered.round)
         state.retained.add(ordered)
         source, seq = ordered.event.source, ordered.event.seq
         state.heard[source] = max(seq, state.heard.get(source, 0))
@@ -296,7 +302,7 @@ class Broker:
 
     def _deliver(self, ordered: Ordered, out: Outgoing) -> None:
         state = self.state
-        self._keep(ordered, out)
+        out.persist(ordered)
         self._apply(ordered)
         self._push(ordered, out)
         if self.options.push_count > 1:
@@ -331,21 +337,30 @@ class Broker:
     # --- gossip -------------------------------------------------------------------------------
 
     def _push(self, ordered: Ordered, out: Outgoing) -> None:
-        dead = self.state.flush.dead
-        peers = [
-            one
-            for one in self.brokers
-            if one != self.name
-            and one not in dead
-            and any(topic in self._serves[one] for topic in ordered.at)
-        ]
         options = self.options
-        chosen = targets(
-            self.state.chance, peers, fanout=options.fanout, view_count_max=options.view_count_max
-        )
-        for peer in chosen:
+        for peer in targets(
+            self.state.chance,
+            self._peers(tuple(ordered.at)),
+            fanout=options.fanout,
+            view_count_max=options.view_count_max,
+        ):
             out.send(peer, ordered)
-            self._pace(peer).sent(ordered.id, self.now, wait_us=2 * options.tick_us)
+            self._pace(peer).sent(ordered.id, self.now, wait_us=options.resend_us)
+
+    def _peers(self, topics: tuple[str, ...]) -> list[str]:
+        """The live brokers, but for this one, that serve one of these topics."""
+        dead = self.state.flush.dead
+        key = (len(dead), topics)  # the dead only become more
+        found = self._known_peers.get(key)
+        if found is None:
+            found = self._known_peers[key] = [
+                one
+                for one in self.brokers
+                if one != self.name
+                and one not in dead
+                and any(topic in self._serves[one] for topic in topics)
+            ]
+        return found
 
     def _push_again(self, out: Outgoing) -> None:
         for origin, numbers in self.state.pushing.items():
@@ -365,18 +380,22 @@ class Broker:
 
     def _compare(self, source: str, digest: Digest, out: Outgoing) -> None:
         state = self.state
-        if self._adopt(digest.dead, out) and state.retired:
+        if self.burial.adopt(digest.dead, out) and state.retired:
             return
         state.stability.learn(digest.acknowledged)
         state.round = max(state.round, digest.round)
         state.shown[source] = max(state.shown.get(source, 0), digest.round)
+        ordered = {topic: row.get(source, 0) for topic, row in digest.delivered.items()}
+        mine = {topic: n for topic, n in ordered.items() if topic in self.topics}
+        state.horizon.claimed(source, digest.round, mine)
         self._answer(source, digest.delivered, out)
 
     def _answer(self, peer: str, delivered: Vector, out: Outgoing) -> None:
         """Send what a peer lacks, the first ones in the order of delivery."""
-        log = self.state.retained.log
-        lacking = self.state.retained.beyond(self._serves[peer], delivered, count_max=len(log))
-        first = [one.id for one in lacking[: self.options.digest_count_max]]
+        retained, log = self.state.retained, self.state.retained.log
+        count_max = self.options.digest_count_max
+        lacking = retained.beyond(self._serves[peer], delivered, count_max=count_max)
+        first = [one.id for one in lacking]
         out.send(peer, *(log[one] for one in self.late(self._pace(peer), first)))
 
     def _pace(self, peer: str) -> Pace:
@@ -386,7 +405,7 @@ class Broker:
         """Of what somebody lacks, what should have arrived by now."""
         options = self.options
         return pace.due(
-            lacking, self.now, wait_us=2 * options.tick_us, longest_us=options.resend_us_max
+            lacking, self.now, wait_us=options.resend_us, longest_us=options.resend_us_max
         )
 
     def _tick(self, now: Instant, out: Outgoing) -> None:
@@ -400,89 +419,25 @@ class Broker:
         state.pulled = {}
         self._push_again(out)
         self._service.tick(now, out)
-        stability = state.stability
-        if now >= state.patient_until:
-            stability.advertise(
-                self.name,
-                restricted(state.delivered, self.topics),
-                ((one.topics, one.acknowledged) for one in state.sessions.values()),
-            )
-        stability.settle(self.members, state.flush.dead)
-        stable = stability.stable
-        state.retained.drop(
-            lambda one: all(position(stable, t, one.origin) >= n for t, n in one.at.items())
-        )
+        self._settle(now)
         for peer in state.chance.sample(peers, 1):
             mine = restricted(state.delivered, self.topics)
-            known = {one: copied(vector) for one, vector in stability.acknowledged.items()}
+            known = {one: copied(vector) for one, vector in state.stability.acknowledged.items()}
             out.send(peer, Digest(mine, state.round, known, state.flush.names))
-        self._coordinate(out)
-        self._condense(out)
+        self.burial.coordinate(out)
 
-    # --- dead brokers -------------------------------------------------------------------------
-
-    def _adopt(self, suspects: Iterable[str], out: Outgoing) -> bool:
-        """Hold brokers for dead, for good; True if that was new."""
-        state = self.state
-        if self.name in suspects:
-            self._retire()
-            self._keep(Ended(), out)
-            return True
-        if not state.flush.adopt(suspects, self.brokers):
-            return False
-        self._keep(Died(state.flush.names, None), out)
-        self._coordinate(out)
-        return True
-
-    def _retire(self) -> None:
-        """Others go on without this broker; what it would still say could only do harm."""
-        state = self.state
-        state.retired = True
-        state.pending = Holdback(self.options.pending_count_max)
-        state.submissions, state.sessions = {}, {}
-
-    def _held_of(self, origins: Iterable[str]) -> Kept:
-        state = self.state
-        held: Kept = {origin: {} for origin in origins}
-        for one in (*state.retained.log.values(), *state.pending.waiting.values()):
-            if one.origin in held:
-                held[one.origin][one.number] = one.at
-        return held
-
-    def _coordinate(self, out: Outgoing) -> None:
-        flush = self.state.flush
-        if self.state.retired or not flush.dead or flush.coordinator(self.brokers) != self.name:
+    def _settle(self, now: Instant) -> None:
+        """Work out what everybody has, and forget it."""
+        state, stability = self.state, self.state.stability
+        if not stability.stale or now < state.patient_until:
             return
-        names = flush.names
-        if not flush.done:
-            self._answered(self.name, self._held_of(names), out)
-        for peer in flush.live(self.brokers):
-            if peer == self.name:
-                continue
-            if flush.done and peer not in flush.taken:
-                out.send(peer, Flushed(names, flush.final))
-            elif not flush.done and peer not in flush.answers:
-                out.send(peer, FlushAsk(names))
-
-    def _answered(self, broker: str, held: Kept, out: Outgoing) -> None:
-        flush = self.state.flush
-        if flush.done:
-            return
-        kept = flush.answered(broker, held, self.brokers)
-        if kept is not None:
-            self._end_flush(kept, out)
-            for peer in flush.live(self.brokers):
-                if peer != self.name:
-                    out.send(peer, Flushed(flush.names, kept))
-
-    def _end_flush(self, kept: Kept, out: Outgoing) -> None:
-        state = self.state
-        if state.flush.done:
-            return
-        state.flush.end(state.flush.names, kept)
-        self._keep(Died(state.flush.names, kept), out)
-        state.pending.drop(lambda one: state.flush.refuses(one.origin, one.number))
-        self.drain(out)
+        stability.advertise(
+            self.name,
+            restricted(state.delivered, self.topics),
+            ((one.topics, one.acknowledged) for one in state.sessions.values()),
+        )
+        stability.settle(self.members, state.flush.dead)
+        state.retained.drop(stability.stable)
 
     # --- contexts of clients from elsewhere ---------------------------------------------------
 

@@ -17,8 +17,9 @@ import msgspec
 
 from concordant.causal.messages import Carried, Id
 from concordant.causal.rounds import decode
-from concordant.causal.vector import Entry, Vector, join, lift, position, restricted
+from concordant.causal.vector import Entry, Vector, copied, join, lift, position, restricted
 from concordant.machine.holdback import Holdback
+from concordant.model.event import Event
 
 ANY_TOPIC = ""
 """In a need: the origin's position in whichever topic is farthest (profile `rounds`)."""
@@ -37,6 +38,8 @@ class Inbox(msgspec.Struct):
     waiting: Holdback[tuple[int, str, int], Waiting]
     """Events above the floor, by round."""
     topics: dict[str, bool] = {}
+    left: dict[str, bool] = {}
+    """Topics that were held once, and are not now."""
     last: Vector = {}
     """What was delivered or passed, in the topics that are held."""
     floor: Vector = {}
@@ -55,10 +58,11 @@ class Inbox(msgspec.Struct):
 
     def move(self, topics: Iterable[str], joined_at: Mapping[str, int]) -> None:
         """Begin again with these topics; those of `joined_at` want nothing old."""
+        self.left.update(self.topics)
         self.topics = dict.fromkeys(topics, True)
+        self.left = {topic: True for topic in self.left if topic not in self.topics}
         self.last = restricted(self.last, self.topics)
-        self.floor, self.catchup = {}, {}
-        self.waiting = Holdback(self.waiting.count_max)
+        self.interrupt()
         for topic, newest in joined_at.items():
             self.fresh[topic] = True
             self.joining[topic] = True
@@ -66,6 +70,11 @@ class Inbox(msgspec.Struct):
         for kept in (self.fresh, self.joining, self.joined_at):
             for topic in [one for one in kept if one not in self.topics]:
                 del kept[topic]
+
+    def interrupt(self) -> None:
+        """Forget what waits: it comes again with the next session."""
+        self.floor, self.catchup = {}, {}
+        self.waiting = Holdback(self.waiting.count_max)
 
     def to_join(self, topics: Iterable[str]) -> dict[str, int]:
         """Of these topics, those that are new or still fresh, with the round to start after."""
@@ -77,12 +86,16 @@ class Inbox(msgspec.Struct):
         for floor in floors:
             join(self.floor, restricted(floor, self.topics))
         for one in missed:
-            if self._new(one.carried, self.last):
-                self.catchup[one.carried.id] = one
+            carried = one.carried
+            if any(
+                topic in self.topics and n > position(self.last, topic, carried.origin)
+                for topic, n in carried.at.items()
+            ):
+                self.catchup[carried.id] = one
 
     def have(self) -> Vector:
         """What need not be sent: delivered, or below the floor."""
-        found = restricted(self.last, self.topics)
+        found = copied(self.last)
         join(found, self.floor)
         return found
 
@@ -95,20 +108,34 @@ class Inbox(msgspec.Struct):
         if carried.id in self.catchup:
             self.catchup[carried.id] = one
             return
-        if not self._new(carried, self.last, self.floor):
+        if not self._new(carried):
             return
         key = (carried.round, carried.origin, carried.number)
         self.waiting.take(key)
         self.waiting.put(key, one)
 
-    def _new(self, carried: Carried, *known: Vector) -> bool:
-        return any(
-            topic in self.topics
-            and all(n > position(vector, topic, carried.origin) for vector in known)
-            for topic, n in carried.at.items()
-        )
+    def _new(self, carried: Carried) -> bool:
+        """Is a position in a held topic beyond what is there?"""
+        origin = carried.origin
+        for topic, n in carried.at.items():
+            if (
+                topic in self.topics
+                and n > position(self.last, topic, origin)
+                and n > position(self.floor, topic, origin)
+            ):
+                return True
+        return False
 
     # --- delivery -----------------------------------------------------------------------------
+
+    def direct(self, one: Waiting) -> bool:
+        """Is it the next one, while nothing waits? Then it need not wait either."""
+        return (
+            not self.waiting.waiting
+            and not self.catchup
+            and self._new(one.carried)
+            and self._reached(one.needs)
+        )
 
     def ready(self) -> Iterator[Carried]:
         """Events that may be delivered, each to be passed before the next is asked for."""
@@ -129,7 +156,7 @@ class Inbox(msgspec.Struct):
                 if blocked is not None and key[0] > blocked:
                     break
                 one = self.waiting.waiting[key]
-                if not self._new(one.carried, self.last, self.floor):
+                if not self._new(one.carried):
                     self.waiting.take(key)
                 elif self._reached(one.needs):
                     self.waiting.take(key)
@@ -137,12 +164,13 @@ class Inbox(msgspec.Struct):
                     again = bool(self.catchup)
 
     def _reached(self, needs: Sequence[Entry]) -> bool:
-        return all(
-            self._best(origin) >= n
-            if topic == ANY_TOPIC
-            else max(position(self.last, topic, origin), position(self.floor, topic, origin)) >= n
-            for topic, origin, n in needs
-        )
+        for topic, origin, n in needs:
+            if topic == ANY_TOPIC:
+                if self._best(origin) < n:
+                    return False
+            elif position(self.last, topic, origin) < n and position(self.floor, topic, origin) < n:
+                return False
+        return True
 
     def _best(self, origin: str) -> int:
         return max(
@@ -152,15 +180,16 @@ class Inbox(msgspec.Struct):
 
     def silent(self, carried: Carried) -> bool:
         """Is it nothing for the application?"""
-        own = [topic for topic in carried.at if topic in self.topics]
-        return (
-            any(carried.at[topic] <= position(self.last, topic, carried.origin) for topic in own)
-            or all(
-                topic in self.joining or carried.round <= self.joined_at.get(topic, 0)
-                for topic in own
-            )
-            or carried.event.seq <= self.seen.get(carried.event.source, 0)
-        )
+        if carried.event.seq <= self.seen.get(carried.event.source, 0):
+            return True
+        old = True
+        for topic, n in carried.at.items():
+            if topic in self.topics:
+                if n <= position(self.last, topic, carried.origin):
+                    return True
+                if topic not in self.joining and carried.round > self.joined_at.get(topic, 0):
+                    old = False
+        return old
 
     def passed(self, carried: Carried, *, silent: bool) -> None:
         """It was delivered, or silently passed."""
@@ -170,6 +199,14 @@ class Inbox(msgspec.Struct):
         if not silent:
             self.newest = max(self.newest, carried.round)
             self.seen[carried.event.source] = carried.event.seq
+
+    def shown(self, carried: Carried) -> Event:
+        """The event under a topic that is held: its own, or the first that it is addressed to."""
+        topic = carried.event.topic
+        if topic in carried.at and topic in self.topics and topic not in self.joining:
+            return carried.event
+        held = (one for one in sorted(carried.at) if one in self.topics and one not in self.joining)
+        return msgspec.structs.replace(carried.event, topic=next(held, topic))
 
     @property
     def caught_up(self) -> bool:
@@ -192,6 +229,8 @@ def _by_round(item: tuple[Id, Waiting]) -> int:
 
 def needs_of(carried: Carried, brokers: Sequence[str]) -> Waiting:
     """An event with the positions that must be reached before it, whatever the profile."""
+    if not carried.ages:
+        return Waiting(carried, carried.predecessors)
     ages = decode(carried.ages, brokers)
     aged = ((ANY_TOPIC, origin, carried.round - age) for origin, age in ages.items())
     return Waiting(carried, (*carried.predecessors, *aged))

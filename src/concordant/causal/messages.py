@@ -112,7 +112,7 @@ class Resolved(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Known(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """From a subscription to the publisher of its node: what the application has been given."""
+    """From a subscription to the publisher of its node: what the application is given now."""
 
     context: Vector
     round: int
@@ -126,8 +126,11 @@ class Submit(msgspec.Struct, frozen=True, tag=True, gc=False):
     event: Event
     topics: tuple[str, ...]
     context: Vector
-    """Everything that the client has delivered or published."""
+    """What the client has delivered or published: all of it, or what is new since `after`."""
     round: int
+    after: int = 0
+    """The publication that was submitted to this broker before, and must be ordered before; 0 if
+    the context is complete."""
 
 
 class Submitted(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -150,6 +153,8 @@ class AttachHome(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Topics of which it wants nothing old."""
     solo: bool
     """One broker serves all of its topics."""
+    total: bool = False
+    """It wants to know up to which round everything is there."""
 
 
 class Carried(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -170,6 +175,11 @@ class Carried(msgspec.Struct, frozen=True, tag=True, gc=False):
     @property
     def id(self) -> Id:
         return (self.origin, self.number)
+
+    @property
+    def context(self) -> Vector:
+        """What whoever has it knows."""
+        return {topic: {self.origin: n} for topic, n in self.at.items()}
 
 
 class Attached(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -209,6 +219,10 @@ class Heard(msgspec.Struct, frozen=True, tag=True, gc=False):
     session: int
     rounds: dict[str, int]
     """By topic: every event that is ordered from now on has a greater round."""
+    complete: dict[str, int] = {}
+    """By topic: everything up to this round is among what the broker has, if that was asked for."""
+    had: Vector = {}
+    """What the broker has of these topics."""
 
 
 PEER_MESSAGES: tuple[type[Message], ...] = (

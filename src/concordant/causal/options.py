@@ -27,8 +27,10 @@ class BrokerOptions(msgspec.Struct, frozen=True):
     """They are drawn from a fresh random view of this size (l)."""
     tick_us: Duration = 20 * MILLISECOND
     """How often a digest goes to one peer, and stability is worked out."""
+    resend_us: Duration = 100 * MILLISECOND
+    """What does not arrive is sent again after this, twice this, and so on,"""
     resend_us_max: Duration = SECOND
-    """What does not arrive is sent again after a tick, two, four …, and this at the longest."""
+    """and after this at the longest."""
     digest_count_max: int = 64
     """Events sent in answer to one digest, the oldest first; the next digest asks again."""
     pull_count_max: int = 64
@@ -45,8 +47,6 @@ class BrokerOptions(msgspec.Struct, frozen=True):
     """So long a silent subscriber keeps events from being forgotten."""
     pull: bool = True
     """Ask the sender of an event that cannot be delivered yet for what it follows, at once."""
-    record_count_max: int = 20_000
-    """After so many records, the whole state takes their place."""
     age_bits: int = 2
     """Of one age in the profile `rounds`; older predecessors cost an escape."""
 
@@ -56,7 +56,7 @@ class ClientOptions(msgspec.Struct, frozen=True):
 
     acknowledge_us: Duration = 20 * MILLISECOND
     """How often a subscriber says what it has."""
-    repeat_us: Duration = 50 * MILLISECOND
+    repeat_us: Duration = 200 * MILLISECOND
     """So long an answer may take before the question is repeated."""
     silence_us: Duration = SECOND
     """A broker that is silent for so long is left for another."""
@@ -64,3 +64,5 @@ class ClientOptions(msgspec.Struct, frozen=True):
     """Events held back; the youngest goes, and is sent again."""
     outbox_count_max: int = 10_000
     """Publications that wait for their turn; beyond that, publishing is refused."""
+    flight_count_max: int = 1_000
+    """Publications under way to a broker; all of them are repeated when one is lost."""

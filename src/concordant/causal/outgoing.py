@@ -17,7 +17,7 @@ class Outgoing:
     """The effects of one input."""
 
     def __init__(self, cause: int) -> None:
-        self._cause = cause
+        self.cause = cause
         self._first: list[Effect] = []
         self._messages: dict[str, list[Message]] = {}
         self._timers: dict[str, Instant] = {}
@@ -34,10 +34,10 @@ class Outgoing:
     def persist(self, record: Record) -> None:
         self._records.append(record)
 
-    def condense(self, record: Record) -> None:
-        """This record takes the place of all before."""
+    def replace(self, write: Persist) -> None:
+        """This write takes the place of all before."""
         self._close()
-        self._first.append(Persist((record,), self._cause, replaces=True))
+        self._first.append(write)
 
     def deliver(self, delivery: Delivery) -> None:
         self._deliveries.append(delivery)
@@ -46,19 +46,22 @@ class Outgoing:
         self, step: Step, topics: tuple[str, ...] = (), events: tuple[Event, ...] = ()
     ) -> None:
         self._close()
-        self._first.append(Note("", step, topics, events, self._cause))
+        self._first.append(Note("", step, topics, events, self.cause))
 
     def _close(self) -> None:
         # Together: all records of a run of deliveries are durable before the first of them.
         if self._records:
-            self._first.append(Persist(tuple(self._records), self._cause))
+            self._first.append(Persist(tuple(self._records), self.cause))
         if self._deliveries:
-            self._first.append(Deliver(tuple(self._deliveries), self._cause))
+            self._first.append(Deliver(tuple(self._deliveries), self.cause))
         self._records, self._deliveries = [], []
 
     def effects(self) -> list[Effect]:
-        self._close()
-        cause = self._cause
-        sends = [Send(to, tuple(many), cause) for to, many in self._messages.items()]
-        timers = [SetTimer(name, at, cause) for name, at in self._timers.items()]
-        return [*self._first, *sends, *timers]
+        if self._records or self._deliveries:
+            self._close()
+        found, cause = self._first, self.cause
+        for to, many in self._messages.items():
+            found.append(Send(to, tuple(many), cause))
+        for name, at in self._timers.items():
+            found.append(SetTimer(name, at, cause))
+        return found

@@ -10,8 +10,13 @@ import msgspec
 
 from concordant.causal.messages import Carried, Ordered
 from concordant.causal.vector import Vector
+from concordant.machine.effects import Delivery
 from concordant.machine.inputs import Record
+from concordant.machine.saved import Saved
 from concordant.model.event import Event
+
+GAP = "gap"
+"""The name of the subscription of a delivery that says that something is missing."""
 
 
 class Published(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -57,10 +62,26 @@ class Passed(msgspec.Struct, frozen=True, tag=True, gc=False):
     silent: bool
 
 
+class Released(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """In one order for all: what has a round up to this is, or is about to be, delivered."""
+
+    round: int
+
+
 class Gap(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Of these topics something is missing for good; the application is told."""
 
     topics: tuple[str, ...]
+
+    def delivery(self, position: int) -> Delivery:
+        """A delivery without events, that says it."""
+        return Delivery((), position, False, GAP, key=self.topics)
+
+
+class Retired(msgspec.Struct, frozen=True, tag="CausalRetired", gc=False):
+    """A source that this client published for will not come again."""
+
+    source: str
 
 
 CLIENT_RECORDS: tuple[type[Record], ...] = (
@@ -70,7 +91,10 @@ CLIENT_RECORDS: tuple[type[Record], ...] = (
     Caught,
     Joined,
     Passed,
+    Released,
     Gap,
+    Retired,
+    Saved,
 )
 
 

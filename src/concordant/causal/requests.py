@@ -16,6 +16,10 @@ class Address(msgspec.Struct, frozen=True, gc=False):
     topics: tuple[str, ...]
     attributes: Mapping[str, Value] = {}
     time: Instant | None = None
+    source: str = ""
+    """Whose event it is, if a client publishes for others; else its own."""
+    id: str = ""
+    """What the event is called, if not by source and number."""
 
 
 class Migrate(msgspec.Struct, frozen=True, gc=False):

@@ -10,7 +10,7 @@ parents in the sender's graph).
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 import msgspec
 
@@ -45,15 +45,28 @@ class Retained(msgspec.Struct):
             row.at.insert(place, n)
             row.numbers.insert(place, ordered.number)
 
-    def drop(self, settled: Callable[[Ordered], bool]) -> None:
+    def drop(self, stable: Vector) -> None:
         """Forget the events that nobody can lack any longer."""
-        for ordered in [one for one in self.log.values() if settled(one)]:
-            del self.log[ordered.id]
-            for topic, n in ordered.at.items():
-                row = self.index[topic][ordered.origin]
-                place = bisect_left(row.at, n)
-                del row.at[place], row.numbers[place]
-                lift(self.dropped, topic, ordered.origin, n)
+        for topic, rows in self.index.items():
+            known = stable.get(topic, {})
+            for origin, row in rows.items():
+                if not row.at or row.at[0] > known.get(origin, 0):
+                    continue
+                for number in row.numbers[: bisect_right(row.at, known[origin])]:
+                    ordered = self.log[origin, number]
+                    if len(ordered.at) == 1 or all(
+                        n <= position(stable, one, origin) for one, n in ordered.at.items()
+                    ):
+                        self.forget(ordered)
+
+    def forget(self, ordered: Ordered) -> None:
+        """Keep this event no longer."""
+        del self.log[ordered.id]
+        for topic, n in ordered.at.items():
+            row = self.index[topic][ordered.origin]
+            place = bisect_left(row.at, n)
+            del row.at[place], row.numbers[place]
+            lift(self.dropped, topic, ordered.origin, n)
 
     def last_at(self, topic: str, origin: str, n: int) -> tuple[int, Ordered] | None:
         """The last kept event at or before a position."""
@@ -66,17 +79,23 @@ class Retained(msgspec.Struct):
     def beyond(
         self, topics: Container[str], have: Vector, *, count_max: int, but: Container[Id] = ()
     ) -> list[Ordered]:
-        """Events of these topics after what somebody has, in the order of delivery."""
-        found: list[Ordered] = []
-        for ordered in self.log.values():
-            if len(found) >= count_max:
-                break
-            if ordered.id not in but and any(
-                topic in topics and n > position(have, topic, ordered.origin)
-                for topic, n in ordered.at.items()
-            ):
-                found.append(ordered)
-        return found
+        """Events of these topics after what somebody has: causes first, the first so many."""
+        found: dict[Id, Ordered] = {}
+        for topic, rows in self.index.items():
+            if topic not in topics:
+                continue
+            known = have.get(topic, {})
+            for origin, row in rows.items():
+                if not row.at or row.at[-1] <= known.get(origin, 0):
+                    continue
+                count = 0
+                for number in row.numbers[bisect_right(row.at, known.get(origin, 0)) :]:
+                    if (origin, number) not in but:
+                        found[origin, number] = self.log[origin, number]
+                        count += 1
+                        if count >= count_max:
+                            break
+        return sorted(found.values(), key=_by_round)[:count_max]
 
     def candidates(
         self, ordered: Ordered, topics: Iterable[str], served: Container[str], final: Lost
@@ -87,11 +106,17 @@ class Retained(msgspec.Struct):
         that only another home serves, the position itself, unless it was lost.
         """
         found: list[Entry] = []
+        past, index = ordered.past, self.index
         for topic in topics:
-            for origin, n in ordered.past.get(topic, {}).items():
-                if topic in served:
-                    kept = self.last_at(topic, origin, n)
-                    n = kept[0] if kept is not None else 0
+            row = past.get(topic)
+            if row is None:
+                continue
+            kept = index.get(topic, {}) if topic in served else None
+            for origin, n in row.items():
+                if kept is not None:
+                    at = kept[origin].at if origin in kept else ()
+                    place = bisect_right(at, n)
+                    n = at[place - 1] if place else 0
                 elif origin in final:
                     n = last_available(final, topic, origin, n)
                 if n:
@@ -104,23 +129,34 @@ class Retained(msgspec.Struct):
         Only where one broker serves all topics of the subscriber: then whoever has the other one
         has what it follows, because it came from here and was checked.
         """
-        events: dict[Id, Entry] = {}
-        for topic, origin, n in entries:
-            kept = self.last_at(topic, origin, n)
+        entries = tuple(entries)
+        if len(entries) < 2:
+            return entries
+        events: dict[Id, tuple[Ordered, Entry]] = {}
+        for entry in entries:
+            kept = self.last_at(*entry)
             if kept is not None:
-                events.setdefault(kept[1].id, (topic, origin, n))
-        found = [self.log[one] for one in events]
-        return tuple(
-            entry
-            for (one, entry) in events.items()
-            if not any(other.id != one and _follows(other, self.log[one]) for other in found)
-        )
+                events.setdefault(kept[1].id, (kept[1], entry))
+        found = list(events.values())
+        left = []
+        for one, entry in found:
+            for other, _ in found:
+                if _follows(other, one):
+                    break
+            else:
+                left.append(entry)
+        return tuple(left)
+
+
+def _by_round(ordered: Ordered) -> tuple[int, str]:
+    return ordered.round, ordered.origin
 
 
 def _follows(later: Ordered, earlier: Ordered) -> bool:
-    return later.round > earlier.round and any(
-        position(later.past, topic, earlier.origin) >= n for topic, n in earlier.at.items()
-    )
+    if later.round <= earlier.round:
+        return False
+    past, origin = later.past, earlier.origin
+    return any(position(past, topic, origin) >= n for topic, n in earlier.at.items())
 
 
 def last_available(final: Lost, topic: str, origin: str, n: int) -> int:

@@ -15,7 +15,8 @@ from concordant.causal.requests import Address, Migrate
 from concordant.errors import UsageError
 from concordant.machine.inputs import Request
 from concordant.machine.instant import Instant
-from concordant.machine.requests import Publish, Subscribe, Unsubscribe
+from concordant.machine.requests import Publish, Retire, Subscribe, Unsubscribe
+from concordant.machine.saved import Compact
 
 
 class Rules:
@@ -35,6 +36,8 @@ class Rules:
         self._several = several
         self.brokers = brokers_of(members)
         self.serves = {one: topics_of(members, one) for one in self.brokers}
+        self._served: dict[tuple[str, ...], bool] = {}
+        """Topics that one broker serves together, as far as that was asked."""
         self.order = tuple(dict.fromkeys((*prefers, *self.brokers)))
         """The preferred brokers first."""
         for one in self.order:
@@ -73,7 +76,7 @@ class Rules:
                     topics.pop(topic, None)
             elif isinstance(request, Migrate):
                 self._check_homes(request.homes, tuple(topics))
-            else:
+            elif not isinstance(request, Compact | Retire):
                 raise UsageError(f"a causal client cannot {type(request).__name__}")
         return count
 
@@ -81,13 +84,16 @@ class Rules:
         self, request: Publish | Address, outbox: Outbox, lasts: dict[str, Instant]
     ) -> None:
         targets = targets_of(request)
+        known = self._publishes
         for topic in targets:
-            if self._publishes is not None and topic not in self._publishes:
+            if known is not None and topic not in known:
                 raise UsageError(
                     f"{self._name} does not publish to the topic {topic!r}",
-                    hint=f"it publishes to {', '.join(self._publishes) or 'nothing'}",
+                    hint=f"it publishes to {', '.join(known) or 'nothing'}",
                 )
-        homes_for(targets, self.serves, order=self.order, several=False)
+        if targets not in self._served:
+            homes_for(targets, self.serves, order=self.order, several=False)
+            self._served[targets] = True
         if request.time is not None:
             who = plain(request).source or self._name
             last = lasts.get(who, outbox.source(who).clock.last)
@@ -126,7 +132,8 @@ def plain(request: Publish | Address) -> Publish:
     """The same as a request that every client understands."""
     if isinstance(request, Publish):
         return request
-    return Publish(targets_of(request)[0], request.attributes, request.time)
+    topic = targets_of(request)[0]
+    return Publish(topic, request.attributes, request.time, request.source, request.id)
 
 
 def _listed(brokers: Sequence[str]) -> str:

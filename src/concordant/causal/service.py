@@ -12,6 +12,8 @@ alone would lose what lies behind it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,6 +26,7 @@ from concordant.causal.messages import (
     Detached,
     DetachHome,
     Heard,
+    Id,
     Ordered,
     Resolve,
     Resolved,
@@ -33,7 +36,7 @@ from concordant.causal.messages import (
 from concordant.causal.outgoing import Outgoing
 from concordant.causal.pace import Pace
 from concordant.causal.rounds import encode
-from concordant.causal.vector import Vector, copied, entries, join, position, restricted
+from concordant.causal.vector import Entry, Vector, copied, entries, join, position, restricted
 from concordant.errors import PeerError
 from concordant.machine.inputs import Message
 from concordant.machine.instant import Instant
@@ -51,6 +54,9 @@ class Session(msgspec.Struct):
     acknowledged: Vector
     heard_at: Instant
     pace: Pace = msgspec.field(default_factory=Pace)
+    total: bool = False
+    tip: Id | None = None
+    """The last event that was delivered and carried to it."""
 
 
 class Held(msgspec.Struct):
@@ -72,23 +78,23 @@ class Service:
     def check(self, source: str, message: Message) -> None:
         """Refuse what no client may send."""
         broker = self._broker
-        if isinstance(message, AttachHome):
+        if isinstance(message, Submit):
+            if not message.topics or any(one not in broker.topics for one in message.topics):
+                raise PeerError(f"{broker.name} does not serve {message.topics} for {source}")
+        elif isinstance(message, AttachHome):
             served = [topic for topic in message.topics if topic in broker.topics]
             several = not message.solo and broker.options.profile == "local"
             if not served or (len(served) < len(message.topics) and not several):
-                raise PeerError(f"{broker.name} does not serve {message.topics} for {source}")
-        elif isinstance(message, Submit):
-            if not message.topics or any(one not in broker.topics for one in message.topics):
                 raise PeerError(f"{broker.name} does not serve {message.topics} for {source}")
         elif not isinstance(message, Ack | DetachHome):
             raise PeerError(f"a broker was sent a {type(message).__name__} by {source}")
 
     def take(self, now: Instant, client: str, message: Message, out: Outgoing) -> None:
         """Do what a client asks for."""
-        if isinstance(message, Ack):
-            self._acknowledge(now, client, message, out)
-        elif isinstance(message, Submit):
+        if isinstance(message, Submit):
             self._submit(client, message, out)
+        elif isinstance(message, Ack):
+            self._acknowledge(now, client, message, out)
         elif isinstance(message, AttachHome):
             self._attach(now, client, message, out)
         elif isinstance(message, DetachHome):
@@ -107,8 +113,9 @@ class Service:
             return
         if session is None or session.number < ask.session:
             last = restricted(ask.last, ask.topics)
-            session = Session(ask.session, ask.topics, ask.solo, last, now)
+            session = Session(ask.session, ask.topics, ask.solo, last, now, total=ask.total)
             state.sessions[client] = session
+            state.stability.stale = True
         elif session.number > ask.session:
             return
         session.heard_at = now
@@ -138,21 +145,29 @@ class Service:
                 out.send(client, Detached(ack.session))
             return
         session.heard_at = now
-        join(session.acknowledged, restricted(ack.last, session.topics))
+        if join(session.acknowledged, restricted(ack.last, session.topics)):
+            state.stability.stale = True
         self._send_again(client, session, ack, out)
         rounds = {topic: self._passed(topic) for topic in session.topics if topic in broker.topics}
-        out.send(client, Heard(session.number, rounds))
+        if session.total:
+            state.horizon.look(state.delivered)
+            complete = {topic: self._complete(topic) for topic in session.topics}
+            had = restricted(state.delivered, session.topics)
+            out.send(client, Heard(session.number, rounds, complete, had))
+        else:
+            out.send(client, Heard(session.number, rounds))
 
     def _send_again(self, client: str, session: Session, ack: Ack, out: Outgoing) -> None:
         """What a subscriber lacks, the first ones in the order of delivery."""
         broker, state = self._broker, self._broker.state
         waiting = dict.fromkeys(ack.waiting, True)
         log = state.retained.log
-        lacking = state.retained.beyond(session.topics, ack.have, count_max=len(log), but=waiting)
+        count_max = broker.options.pull_count_max
+        lacking = state.retained.beyond(session.topics, ack.have, count_max=count_max, but=waiting)
         # Those that wait may wait for something that has been found lost since.
         known = [one for one in ack.waiting if one in log]
         again = state.chance.sample(known, broker.options.refresh_count_max)
-        first = [one.id for one in lacking[: broker.options.pull_count_max]]
+        first = [one.id for one in lacking]
         late = broker.late(session.pace, [*first, *again])
         out.send(client, *(self._carried(log[one], session) for one in late))
 
@@ -165,8 +180,27 @@ class Service:
             if one not in state.flush.dead
         )
 
+    def _complete(self, topic: str) -> int:
+        """Everything of the topic up to this round, of whatever broker, was delivered here."""
+        broker, state = self._broker, self._broker.state
+        found = state.round
+        for one in broker.members[topic]:
+            if one != broker.name and not self._buried(one, topic):
+                found = min(found, state.horizon.reached.get(one, 0))
+        return found
+
+    def _buried(self, origin: str, topic: str) -> bool:
+        """Is a broker dead, and all that exists of its events of a topic here?"""
+        state = self._broker.state
+        if origin not in state.flush.dead or not state.flush.done:
+            return False
+        kept = state.flush.final[origin].values()
+        reached = position(state.delivered, topic, origin)
+        return all(at.get(topic, 0) <= reached for at in kept)
+
     def _cut(self, client: str) -> None:
         self._end(client, self._broker.state.sessions.pop(client).number)
+        self._broker.state.stability.stale = True
 
     def _end(self, client: str, session: int) -> None:
         detached = self._broker.state.detached
@@ -184,23 +218,41 @@ class Service:
                 key=lambda one: sum(n for *_, n in entries(state.sessions[one].acknowledged)),
             )
             self._cut(slowest)
-        for held in state.submissions.values():
+        for held in self._all_held():
             self._ask(held, out)
-        self.settle(out)
+        if state.submissions:
+            self.settle(out)
 
     # --- events for subscribers ---------------------------------------------------------------
 
     def carry(self, ordered: Ordered, out: Outgoing) -> None:
         """Send an event that was just delivered to everybody who wants it."""
         broker = self._broker
+        wait_us = broker.options.resend_us
         for client, session in broker.state.sessions.items():
-            if any(topic in ordered.at for topic in session.topics):
-                out.send(client, self._carried(ordered, session))
-                session.pace.sent(ordered.id, broker.now, wait_us=2 * broker.options.tick_us)
+            for topic in session.topics:
+                if topic in ordered.at:
+                    out.send(client, self._carried(ordered, session))
+                    session.pace.sent(ordered.id, broker.now, wait_us=wait_us)
+                    session.tip = ordered.id
+                    break
 
     def _carried(self, ordered: Ordered, session: Session) -> Carried:
         broker, state = self._broker, self._broker.state
         options = broker.options
+        at = {topic: n for topic, n in ordered.at.items() if topic in session.topics}
+        tip = self._tip(ordered, session)
+        if tip is not None:
+            return Carried(
+                session.number,
+                ordered.origin,
+                ordered.number,
+                at,
+                ordered.round,
+                (tip,),
+                b"",
+                ordered.event,
+            )
         found = state.retained.candidates(ordered, session.topics, broker.topics, state.flush.final)
         ages = b""
         if options.profile == "rounds":
@@ -212,7 +264,6 @@ class Service:
             found = []
         elif session.solo:
             found = list(state.retained.immediate(found))
-        at = {topic: n for topic, n in ordered.at.items() if topic in session.topics}
         return Carried(
             session.number,
             ordered.origin,
@@ -224,29 +275,56 @@ class Service:
             ordered.event,
         )
 
+    def _tip(self, ordered: Ordered, session: Session) -> Entry | None:
+        """The one immediate predecessor, where that is plain: both were ordered here, one after the
+        other, so the first follows whatever else the second follows."""
+        tip, me = session.tip, self._broker.name
+        if (
+            tip is None
+            or tip[0] != me
+            or ordered.origin != me
+            or tip[1] >= ordered.number
+            or not session.solo
+            or self._broker.options.profile != "local"
+        ):
+            return None
+        last = self._broker.state.retained.log.get(tip)
+        if last is None:
+            return None
+        return next((topic, me, last.at[topic]) for topic in session.topics if topic in last.at)
+
     # --- publications -------------------------------------------------------------------------
 
     def _submit(self, client: str, submit: Submit, out: Outgoing) -> None:
         broker, state = self._broker, self._broker.state
-        known = state.submitted.get(client)
-        if known is not None and known.number >= submit.number:
-            out.send(client, known)
+        done = state.submitted.get(client, 0)
+        if submit.number <= done:
+            context = restricted(state.delivered, submit.topics)
+            out.send(client, Submitted(submit.number, context, state.round))
             return
         waiting = state.submissions.get(client)
-        if waiting is not None and waiting.submit.number >= submit.number:
+        last = waiting[-1].submit.number if waiting else done
+        if submit.number <= last:
             out.send(client, Heard(0, {}))  # it is not forgotten
             return
-        if len(state.submissions) >= broker.options.submitted_count_max:
-            return
-        need = copied(submit.context)
+        if submit.after > last:
+            return  # the one before it was lost, and is repeated before this one
+        if not submit.after and waiting:
+            waiting.clear()  # others have ordered what still waits here
         asks: Vector = {}
-        for topic, origin, n in entries(need):
+        for topic, origin, n in entries(submit.context):
             if topic not in broker.topics and position(state.delivered, topic, origin) < n:
                 asks.setdefault(topic, {})[origin] = n
-        held = Held(submit, need, submit.round, asks)
-        state.submissions[client] = held
+        held = Held(submit, submit.context, submit.round, asks)
+        if not waiting and self._satisfied(held):
+            state.submissions.pop(client, None)
+            self._order(client, held, out)
+            return
+        if sum(map(len, state.submissions.values())) >= broker.options.submitted_count_max:
+            return
+        held.need = copied(held.need)
+        state.submissions.setdefault(client, []).append(held)
         self._ask(held, out)
-        self.settle(out)
 
     def _ask(self, held: Held, out: Outgoing) -> None:
         broker, state = self._broker, self._broker.state
@@ -261,7 +339,7 @@ class Service:
     def resolved(self, answer: Resolved, out: Outgoing) -> None:
         """The past of a position: from now on it belongs to the context."""
         topic, origin = answer.topic, answer.origin
-        for held in self._broker.state.submissions.values():
+        for held in self._all_held():
             asked = held.asks.get(topic, {}).get(origin, 0)
             if 0 < asked <= answer.position:
                 join(held.need, answer.delivered)
@@ -271,27 +349,41 @@ class Service:
                     del held.asks[topic]
         self.settle(out)
 
-    def settle(self, out: Outgoing) -> None:
-        """Order the publications whose context is known."""
-        broker, state = self._broker, self._broker.state
-        for client, held in list(state.submissions.items()):
-            if held.asks or not all(
-                broker.satisfied(*one) for one in entries(held.need) if one[0] in broker.topics
-            ):
-                continue
-            del state.submissions[client]
-            elsewhere = [topic for topic in held.need if topic not in broker.topics]
-            join(state.delivered, restricted(held.need, elsewhere))
-            state.round = max(state.round, held.round)
-            answer = Submitted(held.submit.number, self._order(held.submit, out), state.round)
-            state.submitted[client] = answer
-            out.send(client, answer)
+    def _all_held(self) -> Iterator[Held]:
+        return chain.from_iterable(self._broker.state.submissions.values())
 
-    def _order(self, submit: Submit, out: Outgoing) -> Vector:
+    def _satisfied(self, held: Held) -> bool:
+        broker = self._broker
+        return not held.asks and all(
+            broker.satisfied(topic, origin, n)
+            for topic, row in held.need.items()
+            if topic in broker.topics
+            for origin, n in row.items()
+        )
+
+    def settle(self, out: Outgoing) -> None:
+        """Order the publications whose context is known, those of a client in their order."""
+        submissions = self._broker.state.submissions
+        for client in list(submissions):
+            waiting = submissions.get(client, [])
+            while waiting and self._satisfied(waiting[0]):
+                self._order(client, waiting.pop(0), out)
+            if not waiting:
+                submissions.pop(client, None)
+
+    def _order(self, client: str, held: Held, out: Outgoing) -> None:
         """Order an event, unless another broker did and died before it could say so."""
         broker, state = self._broker, self._broker.state
+        for topic, row in held.need.items():
+            if topic not in broker.topics:
+                join(state.delivered, {topic: row})
+        state.round = max(state.round, held.round)
+        submit = held.submit
         event = submit.event
+        state.submitted[client] = submit.number
         if event.seq <= state.heard.get(event.source, 0):
-            return restricted(state.delivered, submit.topics)
-        ordered = broker.order(event, submit.topics, out)
-        return {topic: {broker.name: n} for topic, n in ordered.at.items()}
+            context = restricted(state.delivered, submit.topics)
+        else:
+            at = broker.order(event, submit.topics, out).at
+            context = {topic: {broker.name: n} for topic, n in at.items()}
+        out.send(client, Submitted(submit.number, context, state.round))

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from concordant.causal.vector import Vector, copied, join, lift, position
+from concordant.causal.vector import Vector, copied, join, lift
 
 
 class Stability(msgspec.Struct):
@@ -22,39 +22,45 @@ class Stability(msgspec.Struct):
     """By broker, itself among them."""
     stable: Vector = {}
     """As last worked out: never too high, because advertisements only rise."""
+    stale: bool = True
+    """Something has changed since that was worked out."""
 
     def advertise(
         self, me: str, delivered: Vector, attached: Iterable[tuple[Sequence[str], Vector]]
     ) -> None:
         """Raise the own advertisement to what all attached subscribers have as well."""
-        mine = self.acknowledged.setdefault(me, {})
         least = copied(delivered)
         for topics, acknowledged in attached:
             for topic in topics:
-                row = least.get(topic, {})
-                for origin, n in row.items():
-                    row[origin] = min(n, position(acknowledged, topic, origin))
-        for topic, row in least.items():
-            for origin, n in row.items():
-                lift(mine, topic, origin, n)
+                row = least.get(topic)
+                if row is not None:
+                    had = acknowledged.get(topic, {})
+                    for origin, n in row.items():
+                        if had.get(origin, 0) < n:
+                            row[origin] = had.get(origin, 0)
+        join(self.acknowledged.setdefault(me, {}), least)
 
     def learn(self, acknowledged: Mapping[str, Vector]) -> None:
         """Take over what another broker knows."""
         for broker, vector in acknowledged.items():
-            join(self.acknowledged.setdefault(broker, {}), vector)
+            if join(self.acknowledged.setdefault(broker, {}), vector):
+                self.stale = True
 
     def settle(self, members: Mapping[str, Sequence[str]], dead: Mapping[str, bool]) -> None:
         """Work out what is stable."""
-        known: dict[str, dict[str, bool]] = {}
-        for vector in self.acknowledged.values():
-            for topic, row in vector.items():
-                known.setdefault(topic, {}).update(dict.fromkeys(row, True))
-        for topic, origins in known.items():
+        self.stale = False
+        topics = dict.fromkeys(t for vector in self.acknowledged.values() for t in vector)
+        for topic in topics:
             rows = [
                 self.acknowledged.get(member, {}).get(topic, {})
                 for member in members.get(topic, ())
                 if member not in dead
             ]
-            for origin in origins:
-                if rows:
-                    lift(self.stable, topic, origin, min(row.get(origin, 0) for row in rows))
+            if not rows:
+                continue
+            first, *others = rows
+            for origin, n in first.items():  # what one of them has nothing of is not stable
+                for row in others:
+                    n = min(n, row.get(origin, 0))
+                if n:
+                    lift(self.stable, topic, origin, n)

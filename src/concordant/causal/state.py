@@ -1,4 +1,4 @@
-"""All that a broker remembers, and which part of it outlives a crash."""
+"""All that brokers and clients remember, and which part of it outlives a crash."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import msgspec
 
 from concordant.causal.chance import Chance
 from concordant.causal.flush import Flush
-from concordant.causal.messages import Ordered, Submitted
+from concordant.causal.horizon import Horizon
+from concordant.causal.inbox import Inbox
+from concordant.causal.line import Line
+from concordant.causal.messages import Attached, Ordered
+from concordant.causal.outbox import Outbox
 from concordant.causal.pace import Pace
 from concordant.causal.retained import Retained
 from concordant.causal.service import Held, Session
 from concordant.causal.stability import Stability
-from concordant.causal.vector import Vector
+from concordant.causal.vector import Vector, join
 from concordant.machine.holdback import Holdback
 from concordant.machine.instant import Instant
 
@@ -32,12 +36,14 @@ class BrokerState(msgspec.Struct):
     flush: Flush = msgspec.field(default_factory=Flush)
     shown: dict[str, int] = {}
     """By broker: the round that it has reached."""
+    horizon: Horizon = msgspec.field(default_factory=Horizon)
     sessions: dict[str, Session] = {}
     detached: dict[str, int] = {}
     """By client: the last session that is over."""
-    submissions: dict[str, Held] = {}
-    submitted: dict[str, Submitted] = {}
-    """By client: the last answer, for whoever asks again."""
+    submissions: dict[str, list[Held]] = {}
+    """By client: what waits for its context."""
+    submitted: dict[str, int] = {}
+    """By client: the number of its last publication that was ordered."""
     heard: dict[str, int] = {}
     """By source: the last of its events that was delivered, to know what is submitted again."""
     pushing: dict[str, dict[int, int]] = {}
@@ -49,15 +55,65 @@ class BrokerState(msgspec.Struct):
     retired: bool = False
     promised: int = 0
     """No round beyond this has been shown to anybody; it is durable."""
-    record_count: int = 0
-    """Records since the last condensed state."""
     patient_until: Instant = 0
     """After a crash, subscribers have so long to come back before they are no longer waited for."""
 
     def condensed(self) -> bytes:
         """The part that is kept: who is attached and what waits comes again by itself."""
         kept = msgspec.structs.replace(
-            self, sessions={}, submissions={}, shown={}, pulled={}, pushing={}, paces={}
+            self,
+            sessions={},
+            submissions={},
+            shown={},
+            horizon=Horizon(),
+            pulled={},
+            pushing={},
+            paces={},
         )
         kept.pending = Holdback(self.pending.count_max)
+        return msgspec.msgpack.encode(kept)
+
+
+class SubscriberState(msgspec.Struct):
+    """All that a client remembers."""
+
+    inbox: Inbox
+    avoided: dict[str, bool] = {}
+    """Brokers that were silent or are held for dead: only if there is no other."""
+    outbox: Outbox = msgspec.field(default_factory=Outbox)
+    line: Line = msgspec.field(default_factory=Line)
+    """Of a subscriber that wants one order for all."""
+    context: Vector = {}
+    """Everything that was delivered or published, of topics that were left as well."""
+    position: int = 0
+    session: int = 0
+    homes: dict[str, Attached | None] = {}
+    """What each home has answered to the attach of this session."""
+    attached: bool = False
+    heard_at: dict[str, Instant] = {}
+    asked_at: Instant = 0
+    leaving: dict[str, int] = {}
+    """Brokers that still have to be told that a session is over."""
+    promised: dict[str, int] = {}
+    """By topic: every event ordered from now on has a greater round."""
+    acknowledged: bool = False
+    """An event that waits was told to the homes since the last tick."""
+
+    def accept(self, number: int, context: Vector, round: int) -> None:
+        """A broker has ordered a publication."""
+        self.outbox.settle(number)
+        self.inbox.newest = max(self.inbox.newest, round)
+        join(self.context, context)
+
+    def crashed(self) -> bytes:
+        """What a crash would leave: sessions, and what waits, come again by themselves."""
+        kept: SubscriberState = msgspec.msgpack.decode(
+            msgspec.msgpack.encode(self), type=SubscriberState
+        )
+        kept.inbox.interrupt()
+        kept.line.move(kept.inbox.topics)
+        kept.outbox.turn(0)
+        kept.outbox.news, kept.outbox.began_at = {}, 0
+        kept.avoided, kept.homes, kept.heard_at, kept.leaving = {}, {}, {}, {}
+        kept.attached, kept.asked_at, kept.promised, kept.acknowledged = False, 0, {}, False
         return msgspec.msgpack.encode(kept)

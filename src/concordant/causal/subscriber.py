@@ -27,17 +27,28 @@ from concordant.causal.messages import (
     Excluded,
     Heard,
     Known,
-    Submit,
     Submitted,
 )
 from concordant.causal.options import ClientOptions, Profile
-from concordant.causal.outbox import Outbox
 from concordant.causal.outgoing import Outgoing
 from concordant.causal.placement import Members
-from concordant.causal.records import Accepted, Caught, Gap, Joined, Moved, Passed, Published
+from concordant.causal.records import (
+    Accepted,
+    Caught,
+    Gap,
+    Joined,
+    Moved,
+    Passed,
+    Published,
+    Released,
+    Retired,
+)
+from concordant.causal.recovery import recovered
 from concordant.causal.requests import Address, Migrate
 from concordant.causal.rules import Rules, plain, targets_of
-from concordant.causal.vector import Vector, copied, join, lift
+from concordant.causal.state import SubscriberState
+from concordant.causal.submitting import submissions
+from concordant.causal.vector import Vector, copied, join
 from concordant.errors import PeerError, UsageError
 from concordant.machine.effects import Delivery, Effect
 from concordant.machine.holdback import Holdback
@@ -46,43 +57,15 @@ from concordant.machine.inputs import (
     Input,
     Message,
     Received,
-    Record,
     Request,
     Started,
     TimerFired,
 )
 from concordant.machine.instant import Instant
-from concordant.machine.requests import Publish, Subscribe, Unsubscribe
-from concordant.model.event import Event
+from concordant.machine.requests import Publish, Retire, Subscribe, Unsubscribe
+from concordant.machine.saved import Compact, saving
 
 _TICK = "tick"
-
-GAP = "gap"
-"""The name of the subscription of a delivery that says that something is missing."""
-
-
-class SubscriberState(msgspec.Struct):
-    """All that a client remembers."""
-
-    inbox: Inbox
-    avoided: dict[str, bool] = {}
-    """Brokers that were silent or are held for dead: only if there is no other."""
-    outbox: Outbox = msgspec.field(default_factory=Outbox)
-    context: Vector = {}
-    """Everything that was delivered or published, of topics that were left as well."""
-    position: int = 0
-    session: int = 0
-    homes: dict[str, Attached | None] = {}
-    """What each home has answered to the attach of this session."""
-    attached: bool = False
-    heard_at: dict[str, Instant] = {}
-    asked_at: Instant = 0
-    leaving: dict[str, int] = {}
-    """Brokers that still have to be told that a session is over."""
-    promised: dict[str, int] = {}
-    """By topic: every event ordered from now on has a greater round."""
-    acknowledged: bool = False
-    """An event that waits was told to the homes since the last tick."""
 
 
 class Subscriber:
@@ -98,19 +81,28 @@ class Subscriber:
         prefers: Iterable[str] = (),
         informs: str = "",
         profile: Profile = "local",
+        total: bool = False,
         options: ClientOptions | None = None,
     ) -> None:
         """`topics` are subscribed from the start, `publishes` may be published to (all topics if it
         is None); `prefers` names the brokers to be tried first, `informs` the client that publishes
-        for the application that this one delivers to."""
+        for the application that this one delivers to. `total`: all clients that want it deliver
+        their common events in one order; then one broker has to serve all topics."""
         self.name = name
         self._options = options or ClientOptions()
         self._informs = informs
+        self._total = total
         self._rules = Rules(
-            name, members, publishes=publishes, prefers=prefers, several=profile == "local"
+            name,
+            members,
+            publishes=publishes,
+            prefers=prefers,
+            several=profile == "local" and not total,
         )
         self._first_topics = tuple(dict.fromkeys(topics))
         self.state = SubscriberState(Inbox(Holdback(self._options.held_count_max)))
+        self.forgotten_count = 0
+        """Deliveries of earlier lives that are no longer in the log, because they were taken."""
         self._rules.homes(self._first_topics)
 
     # --- the door -----------------------------------------------------------------------------
@@ -142,9 +134,9 @@ class Subscriber:
     @property
     def held_count(self) -> int:
         state = self.state
-        waits = bool(state.inbox.topics) and not state.attached
-        joins = bool(state.inbox.joining)
-        return state.inbox.held_count + len(state.outbox.waiting) + waits + joins
+        waits, joins = bool(state.inbox.topics) and not state.attached, bool(state.inbox.joining)
+        held = state.inbox.held_count + len(state.line.waiting)
+        return held + len(state.outbox.waiting) + waits + joins
 
     def _check_message(self, source: str, message: Message) -> None:
         if type(message) is Known:
@@ -153,25 +145,30 @@ class Subscriber:
             raise PeerError(f"{source} is no broker and sent a {type(message).__name__}")
         if type(message) not in _KNOWN:
             raise PeerError(f"a causal client was sent a {type(message).__name__}")
-        carried = message.catchup if isinstance(message, Attached) else (message,)
-        for one in carried:
-            if isinstance(one, Carried):
+        if type(message) is Carried:
+            needs_of(message, self._rules.brokers)
+        elif isinstance(message, Attached):
+            for one in message.catchup:
                 needs_of(one, self._rules.brokers)
 
     def _take(self, now: Instant, source: str, message: Message, out: Outgoing) -> None:
         state = self.state
         if isinstance(message, Known):
-            join(state.context, message.context)
+            self._learn(message.context)
             state.inbox.newest = max(state.inbox.newest, message.round)
             return
         state.heard_at[source] = now
-        state.avoided.pop(source, None)
+        if state.avoided:
+            state.avoided.pop(source, None)
         match message:
             case Carried():
                 self._carried(message, out)
             case Heard():
                 if message.session == state.session and source in state.homes:
                     self._promise(message.rounds, out)
+                    if self._total:
+                        state.line.show(message.complete, message.had)
+                        self._release(out)
             case Submitted():
                 self._accepted(now, source, message, out)
             case Attached():
@@ -217,8 +214,7 @@ class Subscriber:
         state = self.state
         held = tuple(state.inbox.topics)
         if isinstance(request, Publish | Address):
-            targets = targets_of(request)
-            wanted = plain(request)
+            targets, wanted = targets_of(request), plain(request)
             event = state.outbox.new_event(now, wanted.source or self.name, wanted)
             out.persist(Published(event, targets))
             out.note("publish", targets, (event,))
@@ -237,10 +233,23 @@ class Subscriber:
                 topics = tuple(one for one in held if one not in gone)
                 self._move(now, topics, self._homes_for(topics) if topics else (), out)
                 out.note("unsubscribe", gone)
+        elif isinstance(request, Compact):
+            self._compact(request, out)
+        elif isinstance(request, Retire):
+            if state.outbox.retire(request.source):
+                out.persist(Retired(request.source))
         elif isinstance(request, Migrate):
             serves = self._rules.serves
             homes = [one for one in request.homes if any(topic in serves[one] for topic in held)]
             self._move(now, held, tuple(homes), out)
+
+    def _compact(self, request: Compact, out: Outgoing) -> None:
+        """Let a snapshot take the place of the log, unless a delivery is still on its way."""
+        position = self.state.position
+        if request.taken_count < 0:
+            request = Compact(position)
+        if request.taken_count + len(request.untaken) == position:
+            out.replace(saving(self.state.crashed(), request, out.cause))
 
     # --- sessions -----------------------------------------------------------------------------
 
@@ -257,6 +266,7 @@ class Subscriber:
         joined_at = state.inbox.to_join(topics)
         state.session += 1
         state.inbox.move(topics, joined_at)
+        state.line.move(state.inbox.topics)
         state.homes = dict.fromkeys(homes)
         state.attached, state.promised = False, {}
         out.persist(Moved(state.session, topics, joined_at))
@@ -272,6 +282,7 @@ class Subscriber:
             copied(inbox.last),
             tuple(inbox.fresh),
             len(state.homes) == 1,
+            self._total,
         )
         for home, answer in state.homes.items():
             if answer is None:
@@ -290,6 +301,8 @@ class Subscriber:
             needs_of(one, self._rules.brokers) for answer in answers for one in answer.catchup
         ]
         state.inbox.begin([one.floor for one in answers], missed)
+        if self._informs and state.context:  # an earlier life of it may have known more
+            out.send(self._informs, Known(copied(state.context), state.inbox.newest))
         gap = tuple(sorted({topic for one in answers for topic in one.gap}))
         if gap:
             self._tell_gap(Gap(gap), out)
@@ -305,7 +318,7 @@ class Subscriber:
     def _tell_gap(self, gap: Gap, out: Outgoing) -> None:
         out.persist(gap)
         self.state.position += 1
-        out.deliver(_delivery_of_gap(gap, self.state.position))
+        out.deliver(gap.delivery(self.state.position))
 
     def _avoid(self, now: Instant, broker: str, out: Outgoing) -> None:
         """This broker is dead or silent: try another."""
@@ -317,7 +330,7 @@ class Subscriber:
             self._move(now, topics, self._homes_for(topics), out)
             state.leaving.pop(broker, None)
         if state.outbox.target == broker:
-            state.outbox.target = ""
+            state.outbox.turn(now)
             self._submit(now, out)
 
     def _tick(self, now: Instant, out: Outgoing) -> None:
@@ -333,12 +346,13 @@ class Subscriber:
             self._attach(now, out)
             self._leave(out)
         outbox = state.outbox
-        if outbox.waiting and outbox.target:
-            heard = max(outbox.sent_first_at, state.heard_at.get(outbox.target, 0))
+        if outbox.flying_count:
+            heard = max(outbox.began_at, state.heard_at.get(outbox.target, 0))
             if now - heard > options.silence_us:
                 self._avoid(now, outbox.target, out)
-            elif now - outbox.sent_at >= options.repeat_us:
-                self._submit(now, out, again=True)
+            elif now - outbox.moved_at >= options.repeat_us:
+                outbox.turn(now, outbox.target)
+                self._submit(now, out)
 
     # --- deliveries ---------------------------------------------------------------------------
 
@@ -346,45 +360,63 @@ class Subscriber:
         state = self.state
         if carried.session != state.session or not state.attached:
             return
-        state.inbox.put(needs_of(carried, self._rules.brokers))
+        one = needs_of(carried, self._rules.brokers)
+        if state.inbox.direct(one):
+            self._pass(carried, out)
+            if self._total:
+                self._release(out)
+            return
+        state.inbox.put(one)
         self._drain(out)
         if state.inbox.held_count and not state.acknowledged:
             state.acknowledged = True
             self._acknowledge(out)
 
     def _drain(self, out: Outgoing) -> None:
-        inbox, before = self.state.inbox, self.state.position
+        inbox = self.state.inbox
         for carried in inbox.ready():
-            silent = inbox.silent(carried)
-            out.persist(Passed(carried, silent))
-            shown = self._shown(carried)
-            inbox.passed(carried, silent=silent)
-            if not silent:
-                self._know(carried)
-                self.state.position += 1
-                out.deliver(Delivery((shown,), self.state.position))
-        if self._informs and self.state.position > before:
-            # In the same step, so that it is there before the application can answer.
-            out.send(self._informs, Known(copied(self.state.context), inbox.newest))
+            self._pass(carried, out)
         if inbox.caught_up:
             inbox.finish()
             out.persist(Caught(copied(inbox.last)))
-        self._promise({}, out)
+        if inbox.joining:
+            self._promise({}, out)
+        if self._total:
+            self._release(out)
 
-    def _shown(self, carried: Carried) -> Event:
-        """The event under a topic that is held: its own, or the first that it is addressed to."""
-        held = [
-            topic
-            for topic in sorted(carried.at)
-            if topic in self.state.inbox.topics and topic not in self.state.inbox.joining
-        ]
-        if carried.event.topic in held or not held:
-            return carried.event
-        return msgspec.structs.replace(carried.event, topic=held[0])
+    def _pass(self, carried: Carried, out: Outgoing) -> None:
+        state, inbox = self.state, self.state.inbox
+        silent = inbox.silent(carried)
+        out.persist(Passed(carried, silent))
+        shown = self.state.inbox.shown(carried)
+        inbox.passed(carried, silent=silent)
+        if not silent:
+            context = carried.context
+            self._learn(context)
+            if self._total:
+                state.line.put(carried)
+            else:
+                state.position += 1
+                out.deliver(Delivery((shown,), state.position))
+            if self._informs:
+                # In the same step, so that it is there before the application can answer.
+                out.send(self._informs, Known(context, inbox.newest))
 
-    def _know(self, carried: Carried) -> None:
-        for topic, n in carried.at.items():
-            lift(self.state.context, topic, carried.origin, n)
+    def _release(self, out: Outgoing) -> None:
+        """Deliver, in one order for all, what nothing can come before."""
+        state, line = self.state, self.state.line
+        line.look(state.inbox.last)
+        frontier = line.frontier(state.inbox.topics)
+        ready = line.release(frontier)
+        if ready:
+            out.persist(Released(frontier))
+        for carried in ready:
+            state.position += 1
+            out.deliver(Delivery((self.state.inbox.shown(carried),), state.position))
+
+    def _learn(self, context: Vector) -> None:
+        join(self.state.context, context)
+        self.state.outbox.learn(context)
 
     def _promise(self, rounds: Mapping[str, int], out: Outgoing) -> None:
         """A joined topic is promised when nothing can come any longer that has to be skipped."""
@@ -406,93 +438,63 @@ class Subscriber:
     def _acknowledge(self, out: Outgoing) -> None:
         state, inbox = self.state, self.state.inbox
         last = copied(inbox.last)
-        ack = Ack(state.session, last, inbox.have(), inbox.waiting_ids())
+        have = inbox.have() if inbox.floor else last
+        ack = Ack(state.session, last, have, inbox.waiting_ids())
         for home in state.homes:
             out.send(home, ack)
 
     # --- publications -------------------------------------------------------------------------
 
-    def _submit(self, now: Instant, out: Outgoing, *, again: bool = False) -> None:
-        """Send the oldest publication; one at a time, so that each follows the one before."""
-        state = self.state
-        brokers = sorted(
-            self._rules.order, key=lambda one: (one in state.avoided, one not in state.homes)
-        )
-        first = state.outbox.submit(now, brokers, self._rules.serves, again=again)
-        if first is not None:
-            out.send(state.outbox.target, Submit(*first, copied(state.context), state.inbox.newest))
+    def _submit(self, now: Instant, out: Outgoing) -> None:
+        """Send what may be under way, and is not yet."""
+        if self.state.outbox.sent < self.state.outbox.count:
+            count_max = self._options.flight_count_max
+            for submit in submissions(self.state, self._rules, now, count_max=count_max):
+                out.send(self.state.outbox.target, submit)
 
     def _accepted(self, now: Instant, broker: str, answer: Submitted, out: Outgoing) -> None:
-        if answer.number not in self.state.outbox.waiting:
+        outbox = self.state.outbox
+        # What an earlier target ordered, the present one was asked to order as well, and what is
+        # under way to it follows its own order.
+        if answer.number not in outbox.waiting or broker != outbox.target:
             return
         record = Accepted(answer.number, broker, answer.context, answer.round)
         out.persist(record)
-        self._settle(record)
+        self.state.accept(record.number, record.context, record.round)
+        outbox.moved_at = now
         self._submit(now, out)
-
-    def _settle(self, record: Accepted) -> None:
-        state = self.state
-        state.outbox.settle(record.number)
-        state.inbox.newest = max(state.inbox.newest, record.round)
-        join(state.context, record.context)
 
     # --- a life after a crash -----------------------------------------------------------------
 
     def _start(self, now: Instant, given: Started, out: Outgoing) -> None:
-        state = self.state
-        delivered = self._recover(given.records)
-        state.position = min(given.taken_count, len(delivered))
+        self.state, delivered, self.forgotten_count = recovered(
+            self.state, given.records, total=self._total
+        )
+        state, first = self.state, self.forgotten_count
+        state.position = first + len(delivered)
         # The last life may have ended between the disk and the history: say everything again.
-        published = tuple(one.event for one in given.records if isinstance(one, Published))
-        if published:
+        if published := tuple(one.event for one in given.records if isinstance(one, Published)):
             out.note("publish", (), published)
-        held = tuple(one for one in state.inbox.topics if one not in state.inbox.joining)
-        if held:
+        if held := tuple(one for one in state.inbox.topics if one not in state.inbox.joining):
             out.note("subscribe", held)
-        for one in delivered[state.position :]:
-            state.position += 1
-            if isinstance(one, Gap):
-                out.deliver(_delivery_of_gap(one, state.position))
-            else:
-                out.deliver(Delivery((self._shown(one),), state.position))
-        moved = any(isinstance(one, Moved) for one in given.records)
-        topics = tuple(state.inbox.topics) if moved else self._first_topics
+        if state.inbox.left:
+            out.note("unsubscribe", tuple(state.inbox.left))
+        for number, one in enumerate(delivered, first + 1):
+            if number > given.taken_count:
+                out.deliver(self._delivery(one, number))
+        topics = tuple(state.inbox.topics) if state.session else self._first_topics
         if topics:
             self._move(now, topics, self._homes_for(topics), out)
+        state.outbox.turn(now)
         self._submit(now, out)
         out.wake(_TICK, now + self._options.acknowledge_us)
 
-    def _recover(self, records: Iterable[Record]) -> list[Carried | Gap]:
-        """Rebuild the state; everything that was ever delivered."""
-        state, inbox = self.state, self.state.inbox
-        delivered: list[Carried | Gap] = []
-        for record in records:
-            match record:
-                case Published():
-                    state.outbox.add(record.event, record.topics)
-                case Accepted():
-                    self._settle(record)
-                case Moved():
-                    state.session = record.session
-                    inbox.move(record.topics, record.joined_at)
-                case Passed():
-                    inbox.passed(record.carried, silent=record.silent)
-                    if not record.silent:
-                        self._know(record.carried)
-                        delivered.append(record.carried)
-                case Caught():
-                    inbox.floor = copied(record.last)
-                    inbox.finish()
-                case Joined():
-                    for topic in record.topics:
-                        inbox.joining.pop(topic, None)
-                case Gap():
-                    delivered.append(record)
-        return delivered
-
-
-def _delivery_of_gap(gap: Gap, position: int) -> Delivery:
-    return Delivery((), position, False, GAP, key=gap.topics)
+    def _delivery(self, one: Carried | Gap | Delivery, position: int) -> Delivery:
+        if isinstance(one, Delivery):
+            return one
+        if isinstance(one, Gap):
+            return one.delivery(position)
+        return Delivery((self.state.inbox.shown(one),), position)
 
 
 _KNOWN = frozenset({Carried, Heard, Submitted, Attached, Detached, Excluded})

@@ -33,22 +33,27 @@ def lift(vector: Vector, topic: str, origin: str, n: int) -> None:
         row[origin] = n
 
 
-def join(vector: Vector, other: Vector) -> None:
-    """Raise every position to that of another vector.
+def join(vector: Vector, other: Vector) -> bool:
+    """Raise every position to that of another vector; True if one was lower.
 
     >>> mine = {"T": {"a": 3}}
-    >>> join(mine, {"T": {"a": 1, "b": 2}})
+    >>> join(mine, {"T": {"a": 1, "b": 2}}), join(mine, {"T": {"a": 1}})
+    (True, False)
     >>> mine
     {'T': {'a': 3, 'b': 2}}
     """
+    raised = False
     for topic, row in other.items():
         mine = vector.get(topic)
         if mine is None:
             vector[topic] = dict(row)
+            raised = True
             continue
         for origin, n in row.items():
             if n > mine.get(origin, 0):
                 mine[origin] = n
+                raised = True
+    return raised
 
 
 def copied(vector: Vector) -> Vector:

@@ -142,6 +142,20 @@ class Witness:
             found[fact.id] = mask
         return found
 
+    @cached_property
+    def said(self) -> dict[Id, int]:
+        """For each ordered event, everything that it says it follows."""
+        found: dict[Id, int] = {}
+        for fact in self.facts.values():
+            mask = 0
+            for (origin, number), earlier in self.facts.items():
+                for topic, n in earlier.at.items():
+                    if position(fact.past, topic, origin) >= n:
+                        mask |= self.bits[origin, number]
+                        break
+            found[fact.id] = mask
+        return found
+
     def named(self, bits: int) -> list[Id]:
         """The events of a mask."""
         return [one for one, bit in self.bits.items() if bits & bit]

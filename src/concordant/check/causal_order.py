@@ -112,7 +112,9 @@ def projection(seen: Witness) -> Verdict:
         expected = sum(seen.bits[other] for other in lacked) & seen.pasts[one.event]
         reached = 0
         for other in one.predecessors:
-            if one.minimal and reached_through(seen, other, one.predecessors):
+            if one.minimal and any(
+                seen.said[third] & seen.bits[other] for third in one.predecessors if third != other
+            ):
                 sentence = (
                     f"{_text(seen, one.event)} was sent with {_text(seen, other)} as immediate "
                     "predecessor, though another predecessor follows that"
@@ -120,12 +122,11 @@ def projection(seen: Witness) -> Verdict:
                 return _broken(name, checked, sentence, seen, other, one.event)
             reached |= seen.bits[other]
         # By round, the youngest first: each leads to what it follows, or says it follows.
+        if not expected & ~reached:
+            continue
         for other in sorted(one.kept, key=lambda id: -seen.facts[id].round):
             if reached & seen.bits[other]:
-                reached |= seen.pasts[other]
-                for third in one.kept:
-                    if reached_through(seen, third, (other,)):
-                        reached |= seen.bits[third]
+                reached |= seen.pasts[other] | seen.said[other]
         missing = expected & ~reached
         if missing:
             other = seen.named(missing)[0]
@@ -139,16 +140,6 @@ def projection(seen: Witness) -> Verdict:
 
 def _stable(fact: Fact, topics: Sequence[str], stable: Vector) -> bool:
     return any(position(stable, t, fact.id[0]) >= n for t, n in fact.at.items() if t in topics)
-
-
-def reached_through(seen: Witness, one: Id, others: Sequence[Id]) -> bool:
-    """Does another of these say that it follows this one?"""
-    fact = seen.facts[one]
-    return any(
-        other != one
-        and any(position(seen.facts[other].past, t, one[0]) >= n for t, n in fact.at.items())
-        for other in others
-    )
 
 
 def _text(seen: Witness, one: Id) -> str:

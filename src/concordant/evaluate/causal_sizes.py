@@ -102,7 +102,9 @@ class _Rig:
             for number, name in enumerate(names)
         }
         members = {one: [name for name in names if one in serves[name]] for one in topics}
-        broker_options = BrokerOptions(profile=profile, seed=seed, tick_us=STEP_US)
+        broker_options = BrokerOptions(
+            profile=profile, seed=seed, tick_us=STEP_US, resend_us=2 * STEP_US
+        )
         client_options = ClientOptions(
             acknowledge_us=STEP_US, repeat_us=3 * STEP_US, silence_us=10**12
         )

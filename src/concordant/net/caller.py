@@ -32,6 +32,7 @@ from concordant.net.session import (
     Frame,
     Knock,
     Moved,
+    Moves,
     Refused,
     Stored,
     Subscribed,
@@ -136,6 +137,10 @@ class Caller:
 
         await self._ask(lambda request: msgspec.structs.replace(asked, request=request), begin)
         return found
+
+    async def move(self, reading: Reading, nodes: tuple[str, ...]) -> None:
+        """Let other nodes serve a subscription from now on."""
+        await self._ask(lambda n: Moves(n, reading.id, nodes), lambda answer: None)
 
     async def end(self, reading: Reading, *, keep: bool) -> None:
         """A subscription is read no more; the node keeps it for another time, or forgets it.

@@ -35,6 +35,7 @@ from concordant.net.session import (
     Frame,
     Knock,
     Moved,
+    Moves,
     Publishes,
     Refused,
     Stored,
@@ -245,6 +246,8 @@ class Session:
                 self._request(self._subscribe, frame)
             elif isinstance(frame, Ends):
                 self._request(self._end, frame)
+            elif isinstance(frame, Moves):
+                self._request(self._move, frame)
             elif not isinstance(frame, Alive):
                 raise PeerError(f"a {type(frame).__name__} in the middle of a session")
 
@@ -353,6 +356,13 @@ class Session:
         door.say("subscribed", id=one.id, text=frame.text, strategy=one.strategy.name)
         self.tell(Subscribed(frame.request, one.id, one.outlet.taken))
         self._work.set()
+
+    async def _move(self, frame: Moves) -> None:
+        one = self._subscriptions.get(frame.id)
+        if one is None:
+            raise UsageError("the subscription is over")
+        self._door.hosting.move(one, frame.nodes)
+        self.tell(Subscribed(frame.request, one.id, one.outlet.taken))
 
     async def _end(self, frame: Ends) -> None:
         one = self._subscriptions.pop(frame.id, None)

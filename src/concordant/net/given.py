@@ -22,7 +22,7 @@ def given_of(row: Mapping[str, Any], *, topic: str = "") -> Given:
     """An event to publish; `topic` is that of rows which name none.
 
     >>> given_of({"topic": "Order", "n": 7, "to": {"city": "Bonn"}})
-    Given(topic='Order', attributes={'n': 7, 'to.city': 'Bonn'}, time=None, id='')
+    Given(topic='Order', attributes={'n': 7, 'to.city': 'Bonn'}, time=None, id='', others=())
     """
     rest = dict(row)
     name = rest.pop("topic", topic)

@@ -291,6 +291,21 @@ class Hosting:
             await self._rebuild(one, taken)
         return one
 
+    def move(self, one: Hosted, nodes: tuple[str, ...]) -> None:
+        """Let other nodes serve a subscription from now on."""
+        known = self._setting.nodes
+        if one.strategy.homes is None or one.place is None:
+            raise UsageError(
+                f"a subscription of the strategy {one.strategy.name!r} is not served by one node",
+                hint="only those of `causal` and `gossip` can be moved",
+            )
+        if not nodes or any(node not in known for node in nodes):
+            raise UsageError(
+                f"a subscription cannot be moved to {', '.join(nodes) or 'nowhere'}",
+                hint=f"the nodes are {', '.join(known)}",
+            )
+        one.place.command(one.strategy.homes(nodes))
+
     async def _rebuild(self, one: Hosted, taken: int) -> None:
         """Let the machine read its log again: what is not in memory is there."""
         assert one.place is not None

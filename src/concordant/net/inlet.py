@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from concordant.causal.requests import Address
 from concordant.errors import UsageError
 from concordant.machine.requests import Publish, Retire
 from concordant.net.flow import Flow
@@ -31,6 +32,8 @@ class Feed:
     publisher: Publisher
     retires: bool = False
     """It can forget a source."""
+    addresses: bool = False
+    """Its events may have several topics."""
 
 
 class Inlet:
@@ -75,7 +78,8 @@ class Inlet:
                 f"a batch of {len(events):,} events is too large",
                 hint=f"publish at most {self._batch_count_max:,} at once",
             )
-        topics = dict.fromkeys(event.topic for event in events)
+        topics = dict.fromkeys(one for event in events for one in (event.topic, *event.others))
+        self._check_topics(events)
         while (busy := self._busy(topics, len(events))) is not None:
             await busy.stepped()
         known = self.last(source)
@@ -94,13 +98,17 @@ class Inlet:
     def _give(self, source: str, first: int, events: Sequence[Given]) -> None:
         floor = max(feed.publisher.time_of(source) for feed in self._feeds.values())
         now = microseconds()
-        requests = []
+        requests: list[Publish | Address] = []
         for event in events:
             time = event.time
             if time is None:
                 time = max(now, floor + 1)
             floor = max(floor, time)
-            requests.append(Publish(event.topic, event.attributes, time, source, event.id))
+            if event.others:
+                addressed = (event.topic, *event.others)
+                requests.append(Address(addressed, event.attributes, time, source, event.id))
+            else:
+                requests.append(Publish(event.topic, event.attributes, time, source, event.id))
         wanted = [
             (feed, requests[max(0, feed.publisher.seq_of(source) + 1 - first) :])
             for feed in self._feeds.values()
@@ -111,7 +119,19 @@ class Inlet:
                 feed.place.command(*new)
         self.published_count += max(len(new) for _, new in wanted)
 
-    def _check(self, source: str, wanted: Sequence[tuple[Feed, Sequence[Publish]]]) -> None:
+    def _check_topics(self, events: Sequence[Given]) -> None:
+        """Refuse events of several topics where a feed would give them to one of them only."""
+        single = [name for name, feed in self._feeds.items() if not feed.addresses]
+        if single and any(event.others for event in events):
+            raise UsageError(
+                "an event of several topics needs a cluster whose strategies all have them, and "
+                f"this one offers {', '.join(single)}",
+                hint="offer `causal` or `gossip` only, or publish one event per topic",
+            )
+
+    def _check(
+        self, source: str, wanted: Sequence[tuple[Feed, Sequence[Publish | Address]]]
+    ) -> None:
         """Refuse for all feeds what one of them would refuse, before any has changed."""
         for feed, new in wanted:
             last = feed.publisher.time_of(source)

@@ -230,7 +230,8 @@ class Node:
         address = publisher_of(self.name, strategy.feed)
         publisher = strategy.publisher(self._setting, address)
         place = self._host(address, publisher, folder=self._folder_of(address), strategy=strategy)
-        return Feed(place, publisher, retires=Retired in strategy.records)
+        retires = strategy.compacts or Retired in strategy.records
+        return Feed(place, publisher, retires=retires, addresses=strategy.addresses)
 
     def _host_parts(self, strategy: Strategy) -> None:
         for part in strategy.parts(self._setting):

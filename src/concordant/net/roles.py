@@ -16,13 +16,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from concordant.causal.broker import Broker
-from concordant.causal.messages import CLIENT_MESSAGES, PEER_MESSAGES
-from concordant.causal.options import BrokerOptions
-from concordant.causal.options import ClientOptions as CausalOptions
-from concordant.causal.placement import Everywhere
-from concordant.causal.records import BROKER_RECORDS, CLIENT_RECORDS
-from concordant.causal.subscriber import Subscriber
 from concordant.errors import UsageError
 from concordant.machine.contract import Machine
 from concordant.machine.detector import (
@@ -38,7 +31,7 @@ from concordant.machine.saved import Saved
 from concordant.machine.view import View
 from concordant.model.subscription import Subscription
 from concordant.model.topic import Schemas
-from concordant.net import sequencing_roles
+from concordant.net import causal_roles, sequencing_roles
 from concordant.net.strategy import (
     TRANSPORTS,
     Make,
@@ -227,58 +220,6 @@ def _merging(level: str, name: str) -> Strategy:
     )
 
 
-def _causal() -> Strategy:
-    """A broker at every node, which serves all topics; clients prefer that of their own node."""
-
-    def brokers(setting: Setting) -> tuple[str, ...]:
-        return tuple(part_of(node, "causal", "broker") for node in setting.nodes)
-
-    def client(setting: Setting, address: str, *, publishes: bool) -> Publisher:
-        return Subscriber(
-            address,
-            members=Everywhere(brokers(setting)),
-            publishes=None if publishes else (),
-            prefers=(part_of(setting.node, "causal", "broker"),),
-            informs="" if publishes else publisher_of(setting.node, "causal"),
-            options=setting.options(CausalOptions),
-        )
-
-    def broker(setting: Setting, address: str) -> Machine:
-        return Broker(
-            address,
-            members=Everywhere(brokers(setting)),
-            detector=part_of(setting.node, "causal", "detector"),
-            options=setting.options(BrokerOptions),
-        )
-
-    def detector(setting: Setting, address: str) -> Machine:
-        del address
-        options: DetectorOptions = setting.options(DetectorOptions)
-        own = part_of(setting.node, "causal", "broker")
-        return Detector(
-            own,
-            view=View.of(1, brokers(setting)),
-            listeners=(own,),
-            # Who is held for dead here stays dead: be slow to believe it.
-            options=msgspec.structs.replace(
-                options, group="heartbeats/causal", suspect_us=20 * options.suspect_us
-            ),
-        )
-
-    return Strategy(
-        "causal",
-        "causal",
-        subscriber=lambda setting, address: client(setting, address, publishes=False),
-        publisher=lambda setting, address: client(setting, address, publishes=True),
-        parts=lambda setting: (
-            Part("broker", broker, everywhere=True),
-            Part("detector", detector, everywhere=True),
-        ),
-        messages=(*PEER_MESSAGES, *CLIENT_MESSAGES, Heartbeat, Suspected, Trusted),
-        records=(*CLIENT_RECORDS, *BROKER_RECORDS),
-    )
-
-
 _ENTRIES = (
     Strategy(
         "none",
@@ -320,7 +261,7 @@ _ENTRIES = (
         time_ordered=True,
         compacts=True,
     ),
-    _causal(),
+    *causal_roles.entries(),
     *sequencing_roles.entries(),
     *map(_baseline, BASELINES),
     _merging("agreed", "merging"),

@@ -75,6 +75,8 @@ class Given(msgspec.Struct, frozen=True, array_like=True, gc=False):
     attributes: dict[str, Value]
     time: Instant | None = None
     id: str = ""
+    others: tuple[str, ...] = ()
+    """Further topics that it is addressed to."""
 
 
 class Publishes(msgspec.Struct, frozen=True, array_like=True, tag="publishes"):
@@ -128,6 +130,14 @@ class Subscribed(msgspec.Struct, frozen=True, array_like=True, tag="subscribed")
     request: int
     id: str
     taken: int
+
+
+class Moves(msgspec.Struct, frozen=True, array_like=True, tag="moves"):
+    """Let other nodes serve a subscription from now on; answered by `Subscribed`."""
+
+    request: int
+    id: str
+    nodes: tuple[str, ...]
 
 
 class Delivers(msgspec.Struct, frozen=True, array_like=True, tag="delivers"):
@@ -189,7 +199,7 @@ class Bye(msgspec.Struct, frozen=True, array_like=True, tag="bye"):
     reason: str
 
 
-ToNode = Knock | Announce | Publishes | Subscribes | Took | Ends | Alive
+ToNode = Knock | Announce | Publishes | Subscribes | Moves | Took | Ends | Alive
 ToApplication = (
     Welcome
     | Announced

@@ -109,6 +109,10 @@ class Strategy(msgspec.Struct, frozen=True):
     kernel is put on top of the machine of its topics."""
     compacts: bool = False
     """Its machines replace their logs by snapshots when they are asked to (`Compact`)."""
+    homes: Callable[[Sequence[str]], Request] | None = None
+    """The request that lets these nodes serve a subscription, where it can be moved."""
+    addresses: bool = False
+    """An event may be addressed to several topics."""
     declared: bool = False
     """Only topics that the cluster declares may be published and subscribed."""
     transports: tuple[str, ...] = TRANSPORTS

@@ -14,6 +14,8 @@ from functools import partial
 import msgspec
 
 from concordant.causal.broker import Broker
+from concordant.causal.burial import Burial
+from concordant.causal.flush import Kept
 from concordant.causal.inbox import ANY_TOPIC, needs_of
 from concordant.causal.messages import Carried, Ordered
 from concordant.causal.options import BrokerOptions, ClientOptions, Profile
@@ -21,17 +23,17 @@ from concordant.causal.outgoing import Outgoing
 from concordant.causal.records import Accepted, Joined, Passed
 from concordant.causal.requests import Address, Migrate
 from concordant.causal.subscriber import Subscriber
-from concordant.causal.vector import Vector, entries, join, position
+from concordant.causal.vector import Vector, copied, entries, join, position
 from concordant.check import causal_end, causal_order
 from concordant.check.causal import BrokerEnd, Carriage, Fact, Id, SubscriberEnd, Witness
 from concordant.check.levels import check_level
 from concordant.check.verdict import Verdict, Violation, first_violation
-from concordant.errors import ConcordantError
 from concordant.machine.detector import Detector, DetectorOptions
 from concordant.machine.effects import Delivery, Effect, Note, Persist, Send
 from concordant.machine.inputs import Input, Request
 from concordant.machine.instant import MILLISECOND, Instant
 from concordant.machine.requests import Subscribe, Unsubscribe
+from concordant.machine.saved import Compact
 from concordant.machine.view import View
 from concordant.model.event import Event
 from concordant.sim import faults
@@ -43,6 +45,7 @@ from concordant.sim.world import Place, World
 
 BROKER_OPTIONS = BrokerOptions(
     tick_us=8 * MILLISECOND,
+    resend_us=16 * MILLISECOND,
     digest_count_max=6,
     pull_count_max=5,
     lease_us=150 * MILLISECOND,
@@ -65,16 +68,20 @@ class Client(Table, frozen=True):
 
 
 class Act(Table, frozen=True):
-    """Somebody does something; exactly one of the last four is given."""
+    """Somebody does something; exactly one of the last five is given."""
 
     at_ms: float
     client: str
+    """Or, to compact its log, a broker."""
     publish: tuple[str, ...] = ()
     migrate: tuple[str, ...] = ()
     subscribe: tuple[str, ...] = ()
     unsubscribe: tuple[str, ...] = ()
+    compact: bool = False
 
-    def request(self) -> Request:
+    def request(self, taken_count: int) -> Request:
+        if self.compact:
+            return Compact(taken_count)
         if self.publish:
             return Address(self.publish)
         if self.migrate:
@@ -98,6 +105,8 @@ class Case(Table, frozen=True):
     """How long a client's write takes to be durable."""
     fanout: int = 3
     age_bits: int = 2
+    total: bool = False
+    """Clients want one order for all."""
     lease_ms: int = 150
 
     @property
@@ -125,6 +134,8 @@ class _Watched(Broker):
     """A broker that is looked at."""
 
     watcher: Watcher
+    advertised: Vector
+    """What this life said on its last tick that it and its subscribers have."""
 
     def order(self, event: Event, topics: Iterable[str], out: Outgoing) -> Ordered:
         join(self.watcher.stable, self.state.stability.stable)
@@ -135,16 +146,20 @@ class _Watched(Broker):
         super()._deliver(ordered, out)
 
     def _tick(self, now: Instant, out: Outgoing) -> None:
-        before = self.state.stability.acknowledged.get(self.name, {})
-        before = {topic: dict(row) for topic, row in before.items()}
         super()._tick(now, out)
-        self.watcher.ticked(self, before)
+        self.watcher.ticked(self)
 
-    def _end_flush(self, kept: dict[str, dict[int, dict[str, int]]], out: Outgoing) -> None:
-        if not self.state.flush.done:
+
+class _WatchedBurial(Burial):
+    """What is agreed to be lost is looked at."""
+
+    def end(self, kept: Kept, out: Outgoing) -> None:
+        broker = self._broker
+        assert isinstance(broker, _Watched)
+        if not broker.state.flush.done:
             for origin, numbers in kept.items():
-                self.watcher.seen.refused.append((self.name, origin, frozenset(numbers)))
-        super()._end_flush(kept, out)
+                broker.watcher.seen.refused.append((broker.name, origin, frozenset(numbers)))
+        super().end(kept, out)
 
 
 class Watcher:
@@ -180,22 +195,29 @@ class Watcher:
             )
         seen.delivered(broker.name, ordered.id)
 
-    def ticked(self, broker: Broker, before: Vector) -> None:
+    def ticked(self, broker: _Watched) -> None:
         """I7, as it happens."""
         state = broker.state
         if state.retired:
             return
         mine = state.stability.acknowledged.get(broker.name, {})
+        stable, wrong = state.stability.stable, self.seen.unstable
         self.seen.stability_count += 1
-        for topic, origin, n in entries(before):
-            if position(mine, topic, origin) < n:
-                self.seen.unstable.append(f"{broker.name} took back what it said of {topic}")
-        for topic, origin, n in entries(mine):
-            if n > position(state.delivered, topic, origin):
-                self.seen.unstable.append(f"{broker.name} advertised more than it has of {topic}")
-        for topic, origin, n in entries(state.stability.stable):
-            if topic in broker.topics and n > position(mine, topic, origin):
-                self.seen.unstable.append(f"{topic} is stable beyond what {broker.name} has")
+        if mine != broker.advertised:
+            for topic, origin, n in entries(broker.advertised):
+                if position(mine, topic, origin) < n:
+                    wrong.append(f"{broker.name} took back what it said of {topic}")
+            broker.advertised = copied(mine)
+        for topic, row in mine.items():
+            delivered = state.delivered.get(topic, {})
+            for origin, n in row.items():
+                if n > delivered.get(origin, 0):
+                    wrong.append(f"{broker.name} advertised more than it has of {topic}")
+        for topic, row in stable.items():
+            if topic in broker.topics:
+                for origin, n in row.items():
+                    if n > position(mine, topic, origin):
+                        wrong.append(f"{topic} is stable beyond what {broker.name} has")
 
     def watch(self, world: World, place: Place, given: Input, effects: Sequence[Effect]) -> None:
         """Look at one step."""
@@ -287,7 +309,8 @@ def build(world: World, case: Case, watcher: Watcher, *, seed: int) -> None:
 
         def make(name: str = name) -> Broker:
             broker = _Watched(name, members=case.members, options=options)
-            broker.watcher = watcher
+            broker.watcher, broker.advertised = watcher, {}
+            broker.burial = _WatchedBurial(broker)
             return broker
 
         world.add(name, make)
@@ -302,6 +325,7 @@ def build(world: World, case: Case, watcher: Watcher, *, seed: int) -> None:
             publishes=tuple(case.members) if client.publishes else (),
             prefers=client.homes,
             profile=case.profile,
+            total=case.total,
             options=CLIENT_OPTIONS,
         )
         world.add(client.name, make_client, sync_us=case.sync_us)
@@ -310,7 +334,8 @@ def build(world: World, case: Case, watcher: Watcher, *, seed: int) -> None:
 def play(case: Case, *, seed: int) -> Outcome:
     """Run a case and judge it."""
     watcher = Watcher()
-    recorder = Recorder(f"causal/{seed}", level="causal")
+    level = "total strict" if case.total else "causal"
+    recorder = Recorder(f"causal/{seed}", level=level)
     world = World(
         seed=str(seed),
         network=case.network,
@@ -322,8 +347,9 @@ def play(case: Case, *, seed: int) -> Outcome:
     broken: Verdict | None = None
     try:
         _phases(world, case, watcher, seed)
-    except ConcordantError as error:
-        broken = Verdict("Invariants", world.step_count, Violation(str(error)))
+    except Exception as error:  # whatever it is, a machine broke: a finding with its seed
+        sentence = f"{type(error).__name__}: {error}"
+        broken = Verdict("Invariants", world.step_count, Violation(sentence))
     seen = watcher.seen
     verdicts = [broken] if broken else []
     verdicts += causal_order.all_of(seen)
@@ -333,7 +359,8 @@ def play(case: Case, *, seed: int) -> Outcome:
     # is ordered again, perhaps after what follows its first order: I2 looks at orders.
     died = any(one.state.retired for one in _brokers(world))
     idle = {"FIFO", "Validity", "Causal"} if died else {"FIFO"}
-    verdicts += [one for one in check_level(recorder.rows(), "causal") if one.name not in idle]
+    rows = recorder.rows()
+    verdicts += [one for one in check_level(rows, recorder.level) if one.name not in idle]
     return Outcome(case, seed, seen, recorder, tuple(verdicts), world.step_count, world.now)
 
 
@@ -351,7 +378,7 @@ def _phases(world: World, case: Case, watcher: Watcher, seed: int) -> None:
     quiet = False
     while world.now < end_us:
         before = len(world.recorder)
-        world.run(min(end_us, world.now + 5 * BROKER_OPTIONS.tick_us))
+        world.run(min(end_us, world.now + 3 * BROKER_OPTIONS.tick_us))
         was_quiet = quiet
         quiet = not (len(world.recorder) > before or world.held_count or _kept(world))
         if quiet and was_quiet:
@@ -361,7 +388,7 @@ def _phases(world: World, case: Case, watcher: Watcher, seed: int) -> None:
 
 
 def _act(world: World, act: Act) -> None:
-    world.command(act.client, act.request())
+    world.command(act.client, act.request(world.places[act.client].taken_count))
 
 
 def _brokers(world: World) -> list[Broker]:

@@ -60,6 +60,7 @@ def drawn(seed: int, *, profile: Profile = "local", mix: Mix = "calm") -> Case:
             held[move.client] = wanted
         acts.append(move)
     low_us = rng.choice((100, 500))
+    acts += _compactions(Random(f"{seed}/compact"), [*brokers, *held], duration)
     return Case(
         members,
         tuple(clients),
@@ -151,6 +152,13 @@ def _move(
     if kind < 0.8:
         return Act(at_ms, client.name, subscribe=(rng.choice(sorted(members)),))
     return Act(at_ms, client.name, unsubscribe=(rng.choice(client.topics),))
+
+
+def _compactions(rng: Random, names: list[str], duration: int) -> list[Act | None]:
+    """Logs are replaced by snapshots now and then, of brokers and of clients."""
+    count = rng.choice((0, 0, 3, 8))
+    times = [round(rng.uniform(20, duration), 2) for _ in range(count)]
+    return [Act(at_ms, rng.choice(names), compact=True) for at_ms in times]
 
 
 def _faults(

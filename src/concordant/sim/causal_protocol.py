@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from concordant.causal.broker import Broker
-from concordant.causal.options import BrokerOptions
+from concordant.causal.options import BrokerOptions, Profile
 from concordant.causal.options import ClientOptions as CausalOptions
 from concordant.causal.placement import Everywhere
 from concordant.causal.subscriber import Subscriber
@@ -41,11 +41,15 @@ def build(
     subscribes: Mapping[str, tuple[str, ...]],
     options: ClientOptions,
     on_top: Callable[[Machine], Machine],
+    total: bool,
 ) -> None:
-    """Put brokers, their failure detectors and all clients into a world."""
+    """Put brokers, their failure detectors and all clients into a world; `total`: as `gossip`."""
     shape = scenario.topology
     members = Everywhere(BROKERS)
-    broker_options = BrokerOptions(tick_us=options.ask_us, lease_us=_PATIENCE_US)
+    profile: Profile = "rounds" if total else "local"
+    broker_options = BrokerOptions(
+        profile=profile, tick_us=options.ask_us, resend_us=2 * options.ask_us, lease_us=_PATIENCE_US
+    )
     patient = DetectorOptions(suspect_us=_PATIENCE_US)
     for name in BROKERS:
         make = partial(Broker, name, members=members, options=broker_options)
@@ -69,6 +73,8 @@ def build(
                 topics=subscribes.get(name, ()),
                 publishes=publishes.get(name, ()),
                 prefers=(BROKERS[number % len(BROKERS)],),
+                profile=profile,
+                total=total,
                 options=waits,
             )
             return on_top(found) if name in subscribes else found

@@ -172,7 +172,7 @@ def _broadcast(world: World, scenario: Scenario, layout: Layout) -> None:
     broadcast.build(world, scenario, layout, options=options_of(scenario), clients=_clients)
 
 
-def _causal(world: World, scenario: Scenario, layout: Layout) -> None:
+def _causal(world: World, scenario: Scenario, layout: Layout, *, total: bool = False) -> None:
     causal_protocol.build(
         world,
         scenario,
@@ -180,6 +180,7 @@ def _causal(world: World, scenario: Scenario, layout: Layout) -> None:
         subscribes=layout.subscribes,
         options=options_of(scenario),
         on_top=_correlation(scenario),
+        total=total,
     )
 
 
@@ -192,6 +193,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
     "none": Protocol("none", partial(_clients, NoneClient)),
     "fifo": Protocol("fifo", partial(_clients, FifoClient)),
     "causal": Protocol("causal", _causal, causal_protocol.servers),
+    "gossip": Protocol("total strict", partial(_causal, total=True), causal_protocol.servers),
     "clock": Protocol("total strict", _clock),
     "sequencer": Protocol("total strict", _sequencer, lambda scenario: (SEQUENCER,)),
     "sequencing": Protocol("total", partial(_sequencing, edge_on=2), sequencing.servers),

@@ -38,7 +38,7 @@ _PARAMETERS = {
 """Short waits, so that a run is short and still sees repeats, marks and asks."""
 
 
-_HOSTED = ("none", "fifo", "clock", "sequencer")
+_HOSTED = ("none", "fifo", "causal", "gossip", "clock", "sequencer")
 """Protocols whose clients publish for guests and replace their logs."""
 
 

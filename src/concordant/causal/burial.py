@@ -1,0 +1,96 @@
+"""What a broker does when others die, or hold it for dead: it sends and keeps what `flush` decides.
+
+The lowest live broker asks all others what they have of the dead ones' events, and tells them what
+exists. Who is told that it is dead stops for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from concordant.causal.flush import Kept
+from concordant.causal.messages import FlushAsk, Flushed
+from concordant.causal.outgoing import Outgoing
+from concordant.causal.records import Died, Ended
+from concordant.machine.holdback import Holdback
+
+if TYPE_CHECKING:
+    from concordant.causal.broker import Broker
+
+
+class Burial:
+    """The part of a broker that deals with death. All of its state is the broker's."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def adopt(self, suspects: Iterable[str], out: Outgoing) -> bool:
+        """Hold brokers for dead, for good; True if that was new."""
+        broker, state = self._broker, self._broker.state
+        if broker.name in suspects:
+            self.retire()
+            out.persist(Ended())
+            return True
+        if not state.flush.adopt(suspects, broker.brokers):
+            return False
+        state.stability.stale = True
+        out.persist(Died(state.flush.names, None))
+        self.coordinate(out)
+        return True
+
+    def retire(self) -> None:
+        """Others go on without this broker; what it would still say could only do harm."""
+        state = self._broker.state
+        state.retired = True
+        state.pending = Holdback(self._broker.options.pending_count_max)
+        state.submissions, state.sessions = {}, {}
+
+    def held_of(self, origins: Iterable[str]) -> Kept:
+        """What this broker has of the events of others."""
+        state = self._broker.state
+        held: Kept = {origin: {} for origin in origins}
+        for one in (*state.retained.log.values(), *state.pending.waiting.values()):
+            if one.origin in held:
+                held[one.origin][one.number] = one.at
+        return held
+
+    def coordinate(self, out: Outgoing) -> None:
+        """Ask and tell the others, if that is the matter of this broker."""
+        broker, flush = self._broker, self._broker.state.flush
+        if not flush.dead or broker.state.retired:
+            return
+        if flush.coordinator(broker.brokers) != broker.name:
+            return
+        names = flush.names
+        if not flush.done:
+            self.answered(broker.name, self.held_of(names), out)
+        for peer in flush.live(broker.brokers):
+            if peer == broker.name:
+                continue
+            if flush.done and peer not in flush.taken:
+                out.send(peer, Flushed(names, flush.final))
+            elif not flush.done and peer not in flush.answers:
+                out.send(peer, FlushAsk(names))
+
+    def answered(self, other: str, held: Kept, out: Outgoing) -> None:
+        """A broker says what it has."""
+        broker, flush = self._broker, self._broker.state.flush
+        if flush.done:
+            return
+        kept = flush.answered(other, held, broker.brokers)
+        if kept is not None:
+            self.end(kept, out)
+            for peer in flush.live(broker.brokers):
+                if peer != broker.name:
+                    out.send(peer, Flushed(flush.names, kept))
+
+    def end(self, kept: Kept, out: Outgoing) -> None:
+        """It is agreed what exists."""
+        state = self._broker.state
+        if state.flush.done:
+            return
+        state.flush.end(state.flush.names, kept)
+        out.persist(Died(state.flush.names, kept))
+        state.pending.drop(lambda one: state.flush.refuses(one.origin, one.number))
+        self._broker.drain(out)

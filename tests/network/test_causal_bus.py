@@ -1,0 +1,104 @@
+"""Applications with causal order: events of several topics, and subscriptions that move."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from concordant.bus import Bus, Subscription
+from concordant.errors import UsageError
+from concordant.net.cluster import Cluster, cluster_from
+from concordant.net.node import Node
+from tests.ports import free_ports
+
+NAMES = ("n1", "n2", "n3")
+
+
+@asynccontextmanager
+async def nodes(strategy: str) -> AsyncIterator[Cluster]:
+    """Three nodes over TCP."""
+    ports = free_ports(6)
+    cluster = cluster_from(
+        f'[cluster]\nname = "grid"\nstrategies = ["{strategy}"]\n'
+        + "".join(
+            f'[nodes.{name}]\ndoor = "127.0.0.1:{ports[2 * n]}"\n'
+            f'address = "127.0.0.1:{ports[2 * n + 1]}"\n'
+            for n, name in enumerate(NAMES)
+        )
+    )
+    running = [Node(cluster, name) for name in NAMES]
+    try:
+        for node in running:
+            await node.start()
+        yield cluster
+    finally:
+        for node in running:
+            await node.stop()
+
+
+async def taken(found: Subscription, count: int) -> list[tuple[str, int]]:
+    events = [(await anext(found)).events[0] for _ in range(count)]
+    return [(event.topic, event.read("n")) for event in events]  # type: ignore[misc]
+
+
+async def test_an_event_of_two_topics_is_delivered_once_to_whoever_holds_one() -> None:
+    async with asyncio.timeout(30), Bus(strategies=["causal"]) as bus:
+        both = bus.subscribe("North, South", order="causal")
+        south = bus.subscribe("South", order="causal")
+        async with both, south:
+            await bus.publish("North", {"n": 1}, topics=["South"])
+            await bus.publish("South", {"n": 2})
+            assert await taken(both, 2) == [("North", 1), ("South", 2)]
+            assert await taken(south, 2) == [("South", 1), ("South", 2)]
+
+
+async def test_where_another_order_is_offered_an_event_has_one_topic() -> None:
+    async with asyncio.timeout(30), Bus(strategies=["causal", "fifo"]) as bus:
+        with pytest.raises(UsageError, match="this one offers fifo"):
+            await bus.publish("North", {"n": 1}, topics=["South"])
+        async with bus.subscribe("North") as found:
+            with pytest.raises(UsageError, match="'fifo' is not served by one node"):
+                await found.move("memory")
+
+
+async def test_in_memory_a_subscription_moves_to_the_only_node() -> None:
+    async with (
+        asyncio.timeout(30),
+        Bus(strategies=["causal"]) as bus,
+        bus.subscribe("North", order="causal") as found,
+    ):
+        await bus.publish("North", {"n": 1})
+        await found.move("memory")
+        await bus.publish("North", {"n": 2})
+        assert await taken(found, 2) == [("North", 1), ("North", 2)]
+        with pytest.raises(UsageError, match="cannot be moved to nowhere"):
+            await found.move()
+        with pytest.raises(UsageError, match="cannot be moved to n7"):
+            await found.move("n7")
+
+
+@pytest.mark.parametrize(("order", "strategy"), [("causal", "causal"), ("total strict", "gossip")])
+async def test_a_subscription_moves_from_node_to_node_and_misses_nothing(
+    order: str, strategy: str
+) -> None:
+    async with nodes(strategy) as cluster:
+        urls = [f"tcp://{cluster.nodes[name].door}" for name in NAMES]
+        async with asyncio.timeout(60), Bus(urls[0]) as one, Bus(urls[1]) as other:
+            moving = one.subscribe("North, South", order=order, strategy=strategy)
+            staying = other.subscribe("North, South", order=order, strategy=strategy)
+            async with moving, staying:
+                for n in range(30):
+                    await asyncio.gather(
+                        one.publish("North", {"n": n}), other.publish("South", {"n": n})
+                    )
+                    if n % 5 == 0:
+                        await moving.move(NAMES[n // 5 % 3])
+                seen = await taken(moving, 60)
+                assert sorted(seen) == sorted((t, n) for t in ("North", "South") for n in range(30))
+                for topic in ("North", "South"):
+                    assert [n for t, n in seen if t == topic] == list(range(30))
+                if strategy == "gossip":
+                    assert await taken(staying, 60) == seen
