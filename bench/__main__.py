@@ -31,6 +31,7 @@ from bench import (
     state,
     subscriptions,
     transactions,
+    transactions_live,
     workloads,
 )
 from bench.result import FULL, QUICK, Section, Size
@@ -65,6 +66,8 @@ BENCHMARKS: dict[str, Callable[[Size], Section]] = {
     "transactions-overlays": transactions.overlays,
     "transactions-load": transactions.load,
     "transactions-regular": transactions.regular,
+    "transactions-rate": transactions_live.rate,
+    "transactions-tcp": transactions_live.figures,
     "matching": transactions.matching,
 }
 SIZES = {size.name: size for size in (QUICK, FULL)}

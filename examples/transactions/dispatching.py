@@ -16,8 +16,6 @@ from concordant.model.event import Event
 from concordant.net.carrier import MemoryCarrier
 from concordant.net.transactions import Answer, Door, host_broker
 from concordant.route.filter import Filter, filter_of
-from concordant.route.requests import Publish, Subscribe, Unsubscribe
-from concordant.transact.actions import Plan, Trigger
 from concordant.transact.client import Triggered
 
 
@@ -71,21 +69,14 @@ async def main() -> None:
     await asyncio.sleep(0.1)
 
     print("consolidating")
-    back = Trigger(
-        "a1",
-        "Assign",
-        {"to": "a1", "instance": 7},
-        (Unsubscribe("instance 7"),),
-    )
-    take = Trigger(
-        "dispatcher",
-        "Assign",
-        {"to": "dispatcher", "instance": 7},
-        (Subscribe("instance 7", steps_of(7)),),
-    )
-    plan = Plan("env", (take, back, Publish("Step", {"instance": 7, "step": 3})))
-    print(plan)
-    print(type(await env.run(plan)).__name__)
+    async with env.transaction("static") as again:
+        take = again.trigger("dispatcher", "Assign", {"to": "dispatcher", "instance": 7})
+        take.subscribe("instance 7", steps_of(7))
+        back = again.trigger("a1", "Assign", {"to": "a1", "instance": 7})
+        back.unsubscribe("instance 7")
+        again.publish("Step", {"instance": 7, "step": 3})
+        print(again.plan)
+    print(type(again.outcome).__name__)
     await asyncio.sleep(0.1)
     for door in (env, dispatcher, a1, a2):
         await door.stop()

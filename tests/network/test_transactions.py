@@ -120,8 +120,45 @@ async def test_a_participant_without_a_handler_makes_the_transaction_abort() -> 
         async with office.dispatcher.transaction("open") as tx:
             await tx.trigger("env", "Assign", {"x": 1})
         assert tx.outcome == Aborted(tx.name, "refused: a trigger was not answered")
-        with pytest.raises(UsageError, match="a static transaction is a plan"):
-            office.env.transaction("static")
+    finally:
+        await office.stop()
+
+
+async def test_a_static_block_is_a_plan_that_can_be_printed_before_it_runs() -> None:
+    office = Office(isolated=False)
+    try:
+        await office.set_up()
+        async with office.env.transaction("static") as tx:
+            taken = tx.trigger("dispatcher", "Work", {"process": "p", "x": 7, "step": 0})
+            taken.trigger("agent", "Assign", {"x": 7}).subscribe("work", work(7))
+            taken.unsubscribe("work")
+            tx.publish("Work", {"process": "p", "x": 7, "step": 1})
+            assert str(tx.plan).splitlines()[2:4] == [
+                '1.1.1  agent: subscribe work (Work with process = "p", x = 7)',
+                "1.2    dispatcher: unsubscribe work",
+            ]
+        assert isinstance(tx.outcome, Committed)
+        await office.until(lambda: office.got["agent"])
+        steps = [e.attributes["step"] for e in office.got["agent"] if e.topic == "Work"]
+        assert steps == [1]
+    finally:
+        await office.stop()
+
+
+async def test_a_static_block_that_raises_asks_nothing_of_anybody() -> None:
+    office = Office(isolated=False)
+    try:
+        await office.set_up()
+        with pytest.raises(RuntimeError, match="changed my mind"):
+            async with office.env.transaction("static") as tx:
+                tx.publish("Work", {"process": "p", "x": 7, "step": 1})
+                raise RuntimeError("changed my mind")
+        with pytest.raises(UsageError, match="1 to 1,000 actions"):
+            async with office.env.transaction("static"):
+                pass
+        await office.env.publish("Work", {"process": "p", "x": 7, "step": 2})
+        await office.until(lambda: office.got["dispatcher"])
+        assert [e.attributes["step"] for e in office.got["dispatcher"]] == [2]
     finally:
         await office.stop()
 

@@ -9,8 +9,10 @@ operations belong together:
         await tx.publish("Ready", {"who": "me"})
     assert isinstance(tx.outcome, Committed)
 
-A block that raises aborts. An abort is a value in `outcome`, never an exception. The module knows
-time and how machines are hosted; how messages travel is the carrier's matter.
+A static block is written down first, with what its participants do, and runs as a plan at its end;
+until then it can be printed. A block that raises aborts. An abort is a value in `outcome`, never an
+exception. The module knows time and how machines are hosted; how messages travel is the carrier's
+matter.
 """
 
 from __future__ import annotations
@@ -19,6 +21,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Literal, overload
+
+import msgspec
 
 from concordant.errors import UsageError
 from concordant.machine.effects import Delivery, Effect
@@ -142,11 +147,15 @@ class Door:
         await self.ask(Run(plan))
         return await self.outcome(self._machine.client.last_transaction)
 
-    def transaction(self, kind: Kind = "isolated") -> Transaction:
+    @overload
+    def transaction(self, kind: Literal["static"]) -> Planning: ...
+
+    @overload
+    def transaction(self, kind: Literal["isolated", "open"] = "isolated") -> Transaction: ...
+
+    def transaction(self, kind: Kind = "isolated") -> Planning | Transaction:
         """A block of operations that belong together."""
-        if kind == "static":
-            raise UsageError("a static transaction is a plan", hint="write a Plan and run it")
-        return Transaction(self, kind)
+        return Planning(self) if kind == "static" else Transaction(self, kind)
 
     async def ask(self, *requests: Request) -> None:
         await self.connected()
@@ -251,3 +260,75 @@ class Transaction(Answer):
         else:
             await self._door.ask(Abort(self.name, f"its block raised {type(error).__name__}"))
         self.outcome = await self._door.outcome(self.name)
+
+
+class Steps:
+    """What one client does in a plan, written down and not done yet."""
+
+    def __init__(self) -> None:
+        self._written: list[Action | tuple[Trigger, Steps]] = []
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """What is written down so far, with what triggers lead to."""
+        return tuple(
+            msgspec.structs.replace(one[0], actions=one[1].actions)
+            if isinstance(one, tuple)
+            else one
+            for one in self._written
+        )
+
+    def advertise(self, name: str, wanted: Filter) -> None:
+        self._written.append(Advertise(name, wanted))
+
+    def unadvertise(self, name: str) -> None:
+        self._written.append(Unadvertise(name))
+
+    def subscribe(self, name: str, wanted: Filter) -> None:
+        self._written.append(Subscribe(name, wanted))
+
+    def unsubscribe(self, name: str) -> None:
+        self._written.append(Unsubscribe(name))
+
+    def publish(self, topic: str, attributes: Mapping[str, Value] | None = None) -> None:
+        self._written.append(Publish(topic, attributes or {}))
+
+    def trigger(
+        self, target: str, topic: str, attributes: Mapping[str, Value] | None = None
+    ) -> Steps:
+        """Make another client act; write down what it does in what is returned."""
+        steps = Steps()
+        self._written.append((Trigger(target, topic, attributes or {}), steps))
+        return steps
+
+
+class Planning(Steps):
+    """An `async with` block that writes a plan and runs it at its end.
+
+    Nothing is asked of anybody before, so its operations are no awaitables, and a block that raises
+    has done nothing.
+    """
+
+    outcome: Outcome
+    """Known after the block."""
+
+    def __init__(self, door: Door) -> None:
+        super().__init__()
+        self._door = door
+
+    @property
+    def plan(self) -> Plan:
+        """The transaction as it is written so far: print it before it runs."""
+        return Plan(self._door.name, self.actions)
+
+    async def __aenter__(self) -> Planning:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.outcome = await self._door.run(self.plan)
