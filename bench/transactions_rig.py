@@ -9,6 +9,7 @@ time, so that a run may be as long as it likes and the tables stay as they are.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import secrets
@@ -18,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -39,6 +41,8 @@ from concordant.wire.messages import Codec
 
 HOST, APP = "127.0.0.1", "app"
 _DEADLINE_S = 120
+_LOST_S = 1.0
+"""A step of the waiting baseline that takes longer is taken for lost."""
 
 
 class Setup(msgspec.Struct, frozen=True):
@@ -54,6 +58,8 @@ class Setup(msgspec.Struct, frozen=True):
     """Environments, each with a dispatcher and two agents."""
     delay_ms: int = 0
     """What a message takes longer than the loopback lets it."""
+    wait_us: int = 0
+    """Of the waiting baseline: the pause."""
 
 
 class Live(msgspec.Struct):
@@ -63,6 +69,8 @@ class Live(msgspec.Struct):
     seconds: float = 0.0
     processor_ms: dict[str, float] = msgspec.field(default_factory=dict)
     """Per transaction, by process."""
+    wrong_count: int = 0
+    """Of the waiting baseline: steps that did not reach the new place, and it alone."""
 
     @property
     def per_s(self) -> float:
@@ -161,8 +169,14 @@ async def _brokers(setup: Setup, folder: Path):
 class _Scenario:
     """An environment, a dispatcher and two agents."""
 
-    def __init__(self, number: int, edges: list[str], carrier: MeshCarrier, kind: str) -> None:
-        self.kind = kind
+    def __init__(self, number: int, edges: list[str], carrier: MeshCarrier, setup: Setup) -> None:
+        self.kind = setup.kind
+        self.wait_s = setup.wait_us / 1e6
+        self.wrong_count = 0
+        self.step_count = 0
+        self.reached: dict[int, list[str]] = {}
+        """Who got a step of the waiting baseline, by its number."""
+        self._hoping: set[asyncio.Task[None]] = set()
         self.process = f"p{number}"
         self.names = [f"{APP}/{role}{number}" for role in "EDAZ"]
         self.got = 0
@@ -172,7 +186,7 @@ class _Scenario:
                 name,
                 edges[(number + place) % len(edges)],
                 carrier,
-                take=self._take,
+                take=partial(self._take, name),
                 handler=self._handle,
             )
             for place, name in enumerate(self.names)
@@ -180,10 +194,41 @@ class _Scenario:
         self.owners: dict[int, int] = {}
         """Who has an instance: the place of its name."""
 
-    def _take(self, event: Any) -> None:
+    def _take(self, name: str, event: Any) -> None:
         if event.topic in ("Ready", "Work"):
             self.got += 1
+            self.reached.setdefault(event.attributes.get("step", 0), []).append(name)
             self._changed.set()
+        elif self.kind == "waiting":
+            task = asyncio.create_task(self._hope(name, event.attributes))
+            self._hoping.add(task)
+            task.add_done_callback(self._hoping.discard)
+
+    async def _hope(self, name: str, about: Mapping[str, Any]) -> None:
+        """Without transactions, whoever is called does its part and tells nobody."""
+        door, x, then = self.doors[name], about["x"], about["then"]
+        if then:
+            await door.publish("Call", self._call(then, x, ""))
+            await door.unsubscribe(f"x{x}")
+        else:
+            await door.subscribe(f"x{x}", self._work(x))
+
+    async def _wait(self, x: int, owner: str, new: str) -> None:
+        """Call, pause, publish, and see whom it reaches."""
+        door = self.doors[self.names[0]]
+        self.step_count += 1
+        step = self.step_count
+        await door.publish("Call", self._call(owner, x, new))
+        await asyncio.sleep(self.wait_s)
+        await door.publish("Work", {"process": self.process, "x": x, "step": step})
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LOST_S):
+                while new not in self.reached.get(step, ()):
+                    self._changed.clear()
+                    await self._changed.wait()
+        if self.reached.pop(step, []) != [new]:
+            self.wrong_count += 1
+            await asyncio.sleep(_LOST_S)  # what was late arrives, so that the next one has a chance
 
     def _work(self, x: int) -> Filter:
         return filter_of("Work", process=self.process, x=x)
@@ -243,6 +288,10 @@ class _Scenario:
             new = self.names[1]
         step = Publish("Work", {"process": self.process, "x": x})
         door = self.doors[env]
+        if self.kind == "waiting":
+            await self._wait(x, owner, new)
+            self.owners[x] = self.names.index(new)
+            return
         if self.kind == "static":
             takes = Subscribe(f"x{x}", self._work(x))
             assign = Trigger(new, "Call", self._call(new, x, ""), (takes,))
@@ -262,7 +311,7 @@ class _Scenario:
 async def _dispatched(setup: Setup, folder: Path) -> list[Live]:
     async with _brokers(setup, folder) as (carrier, pids):
         edges = list(OVERLAYS[setup.overlay])
-        scenarios = [_Scenario(n, edges, carrier, setup.kind) for n in range(setup.scenarios)]
+        scenarios = [_Scenario(n, edges, carrier, setup) for n in range(setup.scenarios)]
         for one in scenarios:
             await one.set_up(setup.outstanding)
         for x in range(setup.outstanding):  # once, so that all code was run
@@ -285,9 +334,11 @@ async def _round(setup: Setup, scenarios: list[_Scenario], pids: dict[str, int])
             found.latencies_s.append(perf_counter() - begun)
 
     before = {name: _ticks(pid) for name, pid in pids.items()}
+    wrong_count = sum(one.wrong_count for one in scenarios)
     start = perf_counter()
     await asyncio.gather(*(worker(one, x) for one in scenarios for x in range(setup.outstanding)))
     found.seconds = perf_counter() - start
+    found.wrong_count = sum(one.wrong_count for one in scenarios) - wrong_count
     for name, pid in pids.items():
         used = (_ticks(pid) - before[name]) / os.sysconf("SC_CLK_TCK")
         found.processor_ms[name] = 1_000 * used / setup.count
