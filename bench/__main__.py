@@ -13,6 +13,7 @@ from rich.console import Console
 
 from bench import (
     batches,
+    causal,
     keys,
     log,
     merging,
@@ -61,6 +62,10 @@ BENCHMARKS: dict[str, Callable[[Size], Section]] = {
     "total-large": sequencing.large,
     "merging": merging.run,
     "network": network.run,
+    "causal": causal.live,
+    "causal-memory": causal.memory,
+    "causal-bytes": causal.sizes,
+    "causal-spread": causal.spread,
     "log": log.run,
     "transactions-hops": transactions.hops,
     "transactions-overlays": transactions.overlays,

@@ -158,10 +158,12 @@ def bare_batch(number: int, count: int) -> bytes:
 
 
 @asynccontextmanager
-async def over_tcp(node: str, ports: dict[str, int]) -> AsyncIterator[MeshCarrier]:
+async def over_tcp(
+    node: str, ports: dict[str, int], *, codec: type[Codec] = Codec
+) -> AsyncIterator[MeshCarrier]:
     mesh = Mesh(Identity("bench", node, node), {n: (HOST, port) for n, port in ports.items()})
     await mesh.start(HOST, ports[node])
-    carrier = MeshCarrier(mesh, Codec(message_kinds(STRATEGIES.values())))
+    carrier = MeshCarrier(mesh, codec(message_kinds(STRATEGIES.values())))
     try:
         yield carrier
     finally:

@@ -209,7 +209,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 COLOURS = 3
 
 
-@bug("row 5: bare colours, compared as they are", "I2", "Causal", profile="rounds", dies_at=1)
+@bug("row 5: bare colours, compared as they are", "I2", "Causal", profile="rounds", dies_at=2)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = inbox_module.needs_of
 
@@ -243,7 +243,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(service_module, "encode", encode)
 
 
-@bug("row 8: only a successor shows that something is missing", "I4", "I11", "Validity", dies_at=2)
+@bug("row 8: only a successor shows that something is missing", "I4", "I11", "Validity", dies_at=4)
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Broker, "_compare", lambda self, source, digest, out: None)
 
@@ -259,7 +259,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Subscriber, "_acknowledge", acknowledge)
 
 
-@bug("row 9: events are forgotten after a few rounds", "I2", "I4", "I11", "I1", "I8", dies_at=6)
+@bug("row 9: events are forgotten after a few rounds", "I2", "I4", "I11", "I1", "I8", dies_at=2)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Broker._tick
 
@@ -282,7 +282,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     "I11",
     "Causal",
     mix="migration",
-    dies_at=2,
+    dies_at=0,
 )
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Stability.advertise
@@ -318,7 +318,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     "I8",
     "I2",
     mix="migration",
-    dies_at=26,
+    dies_at=91,
 )
 def _(patch: pytest.MonkeyPatch) -> None:
     def ask(self: Service, held: Any, out: Any) -> None:
@@ -388,7 +388,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     "I2",
     "Causal",
     mix="two-homes",
-    dies_at=3,
+    dies_at=2,
 )
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Service._carried
@@ -430,7 +430,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     "I8",
     profile="rounds",
     mix="migration",
-    dies_at=22,
+    dies_at=386,
 )
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Subscriber._accepted
@@ -454,7 +454,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     "I6",
     profile="rounds",
     mix="lossy",
-    dies_at=3,
+    dies_at=88,
 )
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Outbox.turn
@@ -536,7 +536,7 @@ _ONE_ORDER = "Total Order, strict"
     _ONE_ORDER,
     profile="rounds",
     sharpen=_in_one_line,
-    dies_at=5,
+    dies_at=4,
 )
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Line.show
@@ -590,7 +590,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Broker, "_ready", lambda self, ordered: True)
 
 
-@bug("subscribers deliver what comes as it comes", "I2", "Causal", dies_at=2)
+@bug("subscribers deliver what comes as it comes", "I2", "Causal", dies_at=6)
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Inbox, "_reached", lambda self, needs: True)
 
@@ -638,7 +638,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Retained, "drop", lambda self, stable: None)
 
 
-@bug("a broker advertises what it has only heard of", "I7", dies_at=3)
+@bug("a broker advertises what it has only heard of", "I7", dies_at=0)
 def _(patch: pytest.MonkeyPatch) -> None:
     def learn(self: Stability, acknowledged: Any) -> None:
         correct(self, acknowledged)
@@ -677,7 +677,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     "I10",
     mix="suspicion",
     sharpen=_sudden_death,
-    dies_at=12,
+    dies_at=4,
 )
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Broker._take

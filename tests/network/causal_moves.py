@@ -23,6 +23,7 @@ from concordant.bus import Bus, Subscription
 from concordant.check.levels import check_level
 from concordant.model.event import Event
 from concordant.model.history import Row
+from concordant.net.caller import CallerOptions
 from concordant.net.cluster import Cluster, cluster_from
 from concordant.net.host import microseconds
 from tests.ports import free_ports
@@ -34,7 +35,8 @@ PACE_S = 0.01
 """Between two events of a publisher."""
 QUIET_S = 3.0
 """Nothing came for so long after the load ended: what is missing now will not come."""
-DEADLINE_S = 90.0
+DEADLINE_S = 120.0
+_START_S = 60.0
 
 
 @dataclass
@@ -53,14 +55,15 @@ class Said:
 class Nodes:
     """Three nodes in processes of their own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, suspect_us: int) -> None:
+        """Brokers are held for dead after twenty times as long as others are suspected."""
         ports = free_ports(6)
         text = (
-            '[cluster]\nname = "moves"\nstrategies = ["causal"]\n'
-            "[parameters]\nsuspect_us = 100_000\n"  # twenty times that for brokers: two seconds
+            f'[cluster]\nname = "moves"\nstrategies = ["causal"]\ndata = "{folder / "data"}"\n'
+            f"[parameters]\nsuspect_us = {suspect_us}\n"
             + "".join(
                 f'[nodes.{name}]\ndoor = "127.0.0.1:{ports[2 * n]}"\n'
-                f'address = "127.0.0.1:{ports[2 * n + 1]}"\ndata = "{folder / name}"\n'
+                f'address = "127.0.0.1:{ports[2 * n + 1]}"\n'
                 for n, name in enumerate(NAMES)
             )
         )
@@ -74,7 +77,15 @@ class Nodes:
 
     def start(self, name: str) -> None:
         with (self._folder / f"{name}.log").open("ab") as log:
-            command = [sys.executable, "-m", "concordant", "node", str(self._file), "--name", name]
+            command = [
+                sys.executable,
+                "-m",
+                "concordant.cli.main",
+                "node",
+                str(self._file),
+                "--name",
+                name,
+            ]
             self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
 
     def kill(self, name: str) -> None:
@@ -86,8 +97,10 @@ class Nodes:
             process.kill()
             process.wait()
 
-    def url(self, name: str) -> str:
-        return f"tcp://{self.cluster.nodes[name].door}"
+    def bus(self, node: str, name: str) -> Bus:
+        """A bus at a node, which may still have to start."""
+        url = f"tcp://{self.cluster.nodes[node].door}"
+        return Bus(url, name=name, options=CallerOptions(connect_s=_START_S))
 
     def publisher(self, node: str, kind: str) -> str:
         """A name that belongs to this node."""
@@ -140,7 +153,7 @@ class History:
 
 async def run_move(folder: Path, *, rng: Random, returns: bool, event_count: int = 60) -> Said:
     """One repetition; `returns`: the killed node is back before anybody misses it."""
-    nodes = Nodes(folder)
+    nodes = Nodes(folder, suspect_us=2_000_000 if returns else 100_000)
     try:
         async with asyncio.timeout(DEADLINE_S):
             return await _move(nodes, rng, returns=returns, event_count=event_count)
@@ -153,10 +166,10 @@ async def _move(nodes: Nodes, rng: Random, *, returns: bool, event_count: int) -
     names = {kind: nodes.publisher(node, kind) for kind, node in _PLACES.items()}
     async with contextlib.AsyncExitStack() as stack:
         buses = {
-            kind: await stack.enter_async_context(Bus(nodes.url(node), name=names[kind]))
+            kind: await stack.enter_async_context(nodes.bus(node, names[kind]))
             for kind, node in _PLACES.items()
         }
-        mover = await stack.enter_async_context(Bus(nodes.url("n1"), name="mover"))
+        mover = await stack.enter_async_context(nodes.bus("n1", "mover"))
         moving = await stack.enter_async_context(mover.subscribe(TOPICS, order="causal"))
         asked = buses["answerer"].subscribe("Question", order="causal")
         await stack.enter_async_context(asked)

@@ -79,7 +79,7 @@ class Broker:
         self.options = options or BrokerOptions()
         self._serves = {one: topics_of(members, one) for one in self.brokers}
         self._detector = detector or f"{name}/detector"
-        self._known_peers: dict[tuple[int, tuple[str, ...]], list[str]] = {}
+        self._known_peers: dict[tuple[int, str, tuple[str, ...]], list[str]] = {}
         self._service = Service(self)
         self.burial = Burial(self)
         self.now = 0
@@ -340,23 +340,23 @@ class Broker:
         options = self.options
         for peer in targets(
             self.state.chance,
-            self._peers(tuple(ordered.at)),
+            self._peers(ordered.origin, tuple(ordered.at)),
             fanout=options.fanout,
             view_count_max=options.view_count_max,
         ):
             out.send(peer, ordered)
             self._pace(peer).sent(ordered.id, self.now, wait_us=options.resend_us)
 
-    def _peers(self, topics: tuple[str, ...]) -> list[str]:
-        """The live brokers, but for this one, that serve one of these topics."""
+    def _peers(self, origin: str, topics: tuple[str, ...]) -> list[str]:
+        """The live brokers that serve one of these topics, but for this one and the origin."""
         dead = self.state.flush.dead
-        key = (len(dead), topics)  # the dead only become more
+        key = (len(dead), origin, topics)  # the dead only become more
         found = self._known_peers.get(key)
         if found is None:
             found = self._known_peers[key] = [
                 one
                 for one in self.brokers
-                if one != self.name
+                if one not in (self.name, origin)
                 and one not in dead
                 and any(topic in self._serves[one] for topic in topics)
             ]
