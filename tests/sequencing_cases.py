@@ -15,6 +15,7 @@ from concordant.check.verdict import Verdict, Violation, first_violation
 from concordant.errors import ConcordantError
 from concordant.machine.contract import Machine
 from concordant.machine.requests import Publish, Subscribe, Unsubscribe
+from concordant.machine.saved import Compact, Saved
 from concordant.model.history import Row
 from concordant.order.sequencing.client import SequencingClient
 from concordant.order.sequencing.coordinator import Coordinator
@@ -71,6 +72,8 @@ class Case:
     """So many events of one publisher, each on the next topic."""
     level: str = ""
     """Promise another level than that of `edge_on`."""
+    compact_ms: int = 0
+    """So often snapshots take the place of all logs; 0: never."""
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -107,6 +110,12 @@ class Played:
         """How many leases ended, as far as the logs still tell."""
         records = (record for place in self.world.places.values() for record in place.log)
         return sum(isinstance(one, Handled) and isinstance(one.content, Forget) for one in records)
+
+    @property
+    def snapshot_count(self) -> int:
+        """How many clients have a snapshot in place of their first records."""
+        logs = (place.log for place in self.world.places.values())
+        return sum(bool(log) and isinstance(log[0], Saved) for log in logs)
 
     def delivered(self, name: str) -> list[str]:
         """The topics of what a subscriber delivered, in its order."""
@@ -147,6 +156,9 @@ def play(case: Case, seed: int) -> Played:
             world.call(
                 at + rng.randrange(1_000, case.down_ms * 1_000), partial(world.restart, node)
             )
+    if case.compact_ms:
+        for at in range(case.compact_ms * 1_000, case.spread_ms * 2_000, case.compact_ms * 1_000):
+            world.call(at, partial(_compact, world))
     _trouble(world, case.loss, case.duplication)
     verdicts: list[Verdict] = []
     try:
@@ -166,6 +178,11 @@ def play(case: Case, seed: int) -> Played:
         verdicts.append(Verdict("Invariants", 1, Violation(str(error))))
     rows = list(world.recorder.rows())
     return Played(rows, [*verdicts, *check_level(rows, case.promise)], world)
+
+
+def _compact(world: World) -> None:
+    for address, place in world.places.items():
+        world.command(address, Compact(place.taken_count))
 
 
 def _trouble(world: World, loss: float, duplication: float) -> None:
@@ -223,6 +240,7 @@ def random_case(seed: int) -> Case:
         topics_named=topics,
         stamped=not reranks and rng.random() < 0.2,
         down_ms=rng.choice((60, 800)),
+        compact_ms=rng.choice((0, 0, 7)),
     )
 
 

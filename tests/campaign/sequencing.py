@@ -42,6 +42,7 @@ FEATURES = (
     "delivered out of order",
     "stamped in parallel",
     "a lease ended",
+    "clients' logs written anew",
 )
 
 
@@ -90,6 +91,8 @@ def features_of(case: Case, played: Played) -> Iterator[str]:
         yield FEATURES[10]
     if played.forgotten_count:
         yield FEATURES[11]
+    if played.snapshot_count:
+        yield FEATURES[12]
 
 
 def tally(seeds: range) -> Tally:

@@ -529,6 +529,41 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Channels, "accept", accept)
 
 
+CONDENSED = Case(
+    ("12", "12"),
+    "12" * 6,
+    ((0, "-2"), (0, "+2")),
+    edge_on=1,
+    spread_ms=60,
+    crashes=("s0",),
+    compact_ms=3,
+)
+
+
+@bug(
+    "a snapshot has no events that are on their way to be signed",
+    Case(("1", "1"), "1" * 8, latency_ms=60, crashes=("p1",), loss=0.3, compact_ms=1),
+    "Validity",
+)
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Pipeline, "crash", lambda self: self.sent.clear())
+
+
+@bug("a snapshot counts as delivered what waited", CONDENSED, "Validity", "Drained", *TOTAL)
+def _(patch: pytest.MonkeyPatch) -> None:
+    correct = Merge.crash
+
+    def crash(self: Merge) -> None:
+        self.clocks = {
+            topic: max(held, default=self.clocks[topic])
+            for topic, held in self.held.items()
+            if topic in self.clocks
+        }
+        correct(self)
+
+    patch.setattr(Merge, "crash", crash)
+
+
 # --- stamping in parallel -------------------------------------------------------------------------
 
 STAMPED = Case(("123", "123"), "123" * 4, edge_on=1, stamped=True, latency_ms=40)

@@ -14,9 +14,10 @@ from functools import partial
 import msgspec
 
 from concordant.machine.contract import Machine
+from concordant.machine.saved import Saved
 from concordant.net.strategy import Make, Part, Publisher, Setting, Strategy, homes, part_of
 from concordant.order import replication
-from concordant.order.client import Delivered, Installed, Joined, Left, Published
+from concordant.order.client import Delivered, Installed, Joined, Left, Published, Retired
 from concordant.order.sequencing.client import SequencingClient
 from concordant.order.sequencing.coordinator import Coordinator
 from concordant.order.sequencing.messages import (
@@ -50,7 +51,7 @@ REPLICA_COUNT = 3
 
 MESSAGES = (Parcel, Receipt, Signed, Mark, Ask, Gone, Survey, Report, Renew, Renewed)
 RECORDS = (
-    *(Published, Delivered, Joined, Left, Installed),
+    *(Published, Delivered, Joined, Left, Installed, Retired, Saved),
     *(Born, Asked, Confirmed, Passed, Handled, Condensed, Proposed, GivenUp),
 )
 
@@ -127,6 +128,7 @@ def _sequencing(name: str, level: str, *, edge_on: int, stamped: bool = False) -
         parts=parts,
         messages=MESSAGES,
         records=RECORDS,
+        compacts=True,
     )
 
 
@@ -200,4 +202,5 @@ def _replicated(name: str, level: str, *, edge_on: int) -> Strategy:
         parts=parts,
         messages=(*MESSAGES, *replication.MESSAGES),
         records=(*RECORDS, *replication.RECORDS),
+        compacts=True,
     )

@@ -38,7 +38,10 @@ _PARAMETERS = {
 """Short waits, so that a run is short and still sees repeats, marks and asks."""
 
 
-_HOSTED = ("none", "fifo", "causal", "gossip", "clock", "sequencer")
+_HOSTED = (
+    *("none", "fifo", "causal", "gossip", "clock", "sequencer"),
+    *("sequencing", "sequencing-strict", "sequencing-replicated", "stamped"),
+)
 """Protocols whose clients publish for guests and replace their logs."""
 
 

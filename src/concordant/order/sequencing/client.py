@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from concordant.errors import UsageError
 from concordant.machine.effects import Effect, Note, Persist, Send, SetTimer
 from concordant.machine.inputs import Message, Received, Record, Request
@@ -23,7 +21,6 @@ from concordant.machine.requests import Publish, Subscribe
 from concordant.model.event import Event
 from concordant.order.client import (
     Client,
-    ClientState,
     Delivered,
     Joined,
     Left,
@@ -54,6 +51,7 @@ from concordant.order.sequencing.messages import (
 )
 from concordant.order.sequencing.overlap import Version
 from concordant.order.sequencing.publisher import Pipeline
+from concordant.order.sequencing.state import Joining, SequencingState
 from concordant.order.sequencing.subscriber import Merge, Ready
 from concordant.order.streams import Ask, Gone, Mark, Stream
 
@@ -65,42 +63,10 @@ _KNOWN = frozenset({Parcel, Receipt, Signed, Mark, Gone, Renewed})
 _CONTENTS = frozenset({Created, Entered, Begun})
 
 
-class Joining(msgspec.Struct):
-    """A topic on its way to be subscribed."""
-
-    topic: str
-    version: Version = (0, 0)
-    """Nothing was sent yet if it is (0, 0)."""
-    unanswered: dict[str, bool] = {}
-    """Sequencers that have not answered, by topic."""
-    sent_at: Instant = 0
-    wanted: bool = True
-    """False: it was unsubscribed meanwhile."""
-
-
-class SequencingState(ClientState, kw_only=True):
-    """What a client remembers."""
-
-    pipeline: Pipeline
-    merge: Merge
-    tenancy: Tenancy
-    channels: Channels
-    life: int = 0
-    version: int = 0
-    registered: dict[str, bool] = msgspec.field(default_factory=dict)
-    """Topics whose sequencers may think that they are held here."""
-    joining: Joining | None = None
-    queue: list[str] = msgspec.field(default_factory=list)
-    """Topics to be subscribed next."""
-    leaving: bool = False
-    """Sequencers are to be told what is held, when no topic is on its way."""
-    asking: bool = False
-    expires_at: Instant = 0
-
-
 class SequencingClient(Client):
     """A client with one order across topics."""
 
+    compacts = True
     _state: SequencingState
     _options: SequencingOptions
 
@@ -470,6 +436,14 @@ class SequencingClient(Client):
         elif isinstance(record, Left):
             for topic in record.topics:
                 merge.leave(topic)
+
+    def _crash(self, state: SequencingState) -> None:
+        state.pipeline.crash()
+        state.merge.crash()
+        state.channels = Channels.of(self._options)
+        state.tenancy.confirmed = {}
+        state.joining, state.queue, state.leaving = None, [], False
+        state.version, state.asking, state.expires_at = 0, False, 0
 
     def _begin(self, now: Instant, cause: int, out: list[Effect]) -> None:
         state = self._state

@@ -28,11 +28,13 @@ from concordant.machine.inputs import (
     TimerFired,
 )
 from concordant.machine.instant import Instant
+from concordant.machine.saved import Compact
 from concordant.order.sequencing.channel import ACKNOWLEDGE, REPEAT, Channels
 from concordant.order.sequencing.forest import mean_hops
 from concordant.order.sequencing.messages import (
     Abort,
     Commit,
+    Condensed,
     Content,
     GivenUp,
     Handled,
@@ -105,7 +107,11 @@ class Coordinator:
 
     def _obey(self, now: Instant, given: Command, out: list[Effect]) -> None:
         self.vet(given.requests)
-        self._propose(now, given.requests[0].order, given.cause, out)  # type: ignore[attr-defined]
+        for request in given.requests:
+            if isinstance(request, Rerank):
+                self._propose(now, request.order, given.cause, out)
+            else:  # the state takes the place of the log
+                out.append(Persist((Condensed(self.snapshot()),), given.cause, replaces=True))
 
     def due(self, source: str) -> tuple[int, int]:
         """The life of a source, and the number of its parcel that is due."""
@@ -113,7 +119,8 @@ class Coordinator:
 
     def vet(self, requests: tuple[Request, ...]) -> None:
         """Refuse what cannot be done now."""
-        for request in requests:
+        orders = [request for request in requests if not isinstance(request, Compact)]
+        for request in orders:
             if not isinstance(request, Rerank):
                 raise UsageError(
                     f"a coordinator cannot {type(request).__name__}",
@@ -121,7 +128,7 @@ class Coordinator:
                 )
             if sorted(request.order) != sorted(self._addresses):
                 raise UsageError("a ranking names every topic once", hint="list all topics")
-        if self._state.proposed or len(requests) > 1:
+        if orders and (self._state.proposed or len(orders) > 1):
             raise UsageError(
                 "a change of the ranking is under way", hint="one at a time: ask again later"
             )
@@ -232,7 +239,10 @@ class Coordinator:
         state = self._state
         for record in given.records:
             contents: list[Content] = []
-            if isinstance(record, Proposed):
+            if isinstance(record, Condensed):
+                self.restore(record.state)
+                state = self._state
+            elif isinstance(record, Proposed):
                 contents = self._proposal(record)
             elif isinstance(record, GivenUp):
                 contents = self._give_up()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import takewhile
-from operator import ge
+from operator import ge, itemgetter
 
 import msgspec
 
@@ -68,6 +68,12 @@ class Pipeline(msgspec.Struct):
     def forget(self, topic: str, n: int) -> None:
         """In an earlier life, events of a topic were signed up to a number."""
         self.waiting = [one for one in self.waiting if one[1].topic != topic or one[0] > n]
+
+    def crash(self) -> None:
+        """In another life, what is not signed is sent again."""
+        under_way = [one for events in self.sent.values() for one in events.items()]
+        self.waiting = [*sorted(under_way, key=itemgetter(0)), *self.waiting]
+        self.sent = {}
 
     @property
     def count(self) -> int:

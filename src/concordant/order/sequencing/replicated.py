@@ -21,10 +21,12 @@ from concordant.machine.contract import Machine
 from concordant.machine.effects import Effect, Persist, Send, SetTimer
 from concordant.machine.inputs import Command, Input, Message, Received, Record, Started, TimerFired
 from concordant.machine.instant import Instant
+from concordant.machine.saved import Compact
 from concordant.order import replication
 from concordant.order.replication import Outbox, Replica, ReplicationOptions
 from concordant.order.sequencing.client import SequencingClient
 from concordant.order.sequencing.messages import Parcel, Receipt, Report, Rerank
+from concordant.order.sequencing.state import SequencingState
 
 _WORK = "work"
 _TICK = "tick"
@@ -101,35 +103,46 @@ class Reach(msgspec.Struct):
         return found
 
 
+class _ReachingState(SequencingState, kw_only=True):
+    reach: Reach
+
+
 class ReachingClient(SequencingClient):
     """A client of sequencers that have replicas."""
+
+    _state: _ReachingState
 
     def __init__(
         self, name: str, *, services: Mapping[str, tuple[str, ...]], **others: Any
     ) -> None:
         """`services` names the replicas of all services."""
-        self._reach = Reach(dict(services))
+        self._services = dict(services)
         super().__init__(name, **others)
+
+    def _new_state(self, topics: dict[str, bool]) -> Any:
+        found = super()._new_state(topics)
+        fields = {name: getattr(found, name) for name in found.__struct_fields__}
+        return _ReachingState(**fields, reach=Reach(self._services))
+
+    def _crash(self, state: SequencingState) -> None:
+        super()._crash(state)
+        assert isinstance(state, _ReachingState)
+        state.reach.spoke = {}
 
     def handle(self, now: Instant, given: Input) -> list[Effect]:
         if isinstance(given, Received):
-            before = dict(self._reach.spoke)
-            heard = Received(self._reach.heard(given.source), given.messages, given.cause)
+            reach = self._state.reach
+            before = dict(reach.spoke)
+            heard = Received(reach.heard(given.source), given.messages, given.cause)
             try:
                 effects = super().handle(now, heard)
             except BaseException:
-                self._reach.spoke = before
+                reach.spoke = before
                 raise
         else:
             effects = super().handle(now, given)
-        return self._reach.out(effects, everywhere=not isinstance(given, Received | Command))
-
-    def snapshot(self) -> bytes:
-        return _encode((super().snapshot(), self._reach))
-
-    def restore(self, data: bytes) -> None:
-        client, self._reach = msgspec.msgpack.decode(data, type=tuple[bytes, Reach])
-        super().restore(client)
+        everywhere = not isinstance(given, Received | Command)
+        return self._state.reach.out(effects, everywhere=everywhere)
 
 
 class _State(msgspec.Struct):
@@ -210,6 +223,9 @@ class Replicated:
                     self._work_soon(now, cause, timers)
         elif isinstance(given, Command):
             self._service.vet(given.requests)
+            if any(isinstance(request, Compact) for request in given.requests):
+                self._compact()
+                return self._gathered(cause)
             if not self._state.log.leading:
                 leader = self._replicas[self._state.log.leader]
                 raise UsageError(f"{self._name} does not lead", hint=f"ask {leader}")
@@ -319,7 +335,13 @@ class Replicated:
                 state.awake = True
                 for name in self._service.wakes:
                     self._wake(now, name, said)
-        if log.entry_count > self._options.entry_count_max and state.applied > log.base:
+        if log.entry_count > self._options.entry_count_max:
+            self._compact()
+
+    def _compact(self) -> None:
+        """Let the state take the place of what was applied."""
+        state, log = self._state, self._state.log
+        if state.applied > log.base:
             log.compact(state.applied, self._service.snapshot())
             self._compacted = True
 

@@ -25,6 +25,7 @@ from concordant.machine.inputs import (
     TimerFired,
 )
 from concordant.machine.instant import Duration, Instant
+from concordant.machine.saved import Compact
 from concordant.order.sequencing.channel import ACKNOWLEDGE, REPEAT, Channels
 from concordant.order.sequencing.lease import Tenants
 from concordant.order.sequencing.messages import (
@@ -126,6 +127,7 @@ class TopicSequencer:
                 self._wake(now, name, given.cause, out)
         elif isinstance(given, Command):
             self.vet(given.requests)
+            self._condense(given.cause, out)
         elif isinstance(given, Started):
             self._start(now, given, out)
         return out
@@ -143,8 +145,9 @@ class TopicSequencer:
         return self._state.channels.due(source)
 
     def vet(self, requests: tuple[Request, ...]) -> None:
-        """Refuse every request."""
-        raise UsageError("a sequencer takes no requests", hint="send them to a client")
+        """Refuse every request but to keep the log short."""
+        if not all(isinstance(request, Compact) for request in requests):
+            raise UsageError("a sequencer takes no requests", hint="send them to a client")
 
     def _receive(self, now: Instant, given: Received, out: list[Effect]) -> None:
         state, source = self._state, given.source
@@ -197,10 +200,14 @@ class TopicSequencer:
             if self._apply(source, content, step):
                 state.channels.repeat_later(now, cause, out)
             if state.logged_count >= self._options.log_count_max:
-                state.logged_count = 0
                 out.append(Persist(tuple(step.records), cause))
-                out.append(Persist((Condensed(self.snapshot()),), cause, replaces=True))
                 step.records = []
+                self._condense(cause, out)
+
+    def _condense(self, cause: int, out: list[Effect]) -> None:
+        """Let the state take the place of the log."""
+        self._state.logged_count = 0
+        out.append(Persist((Condensed(self.snapshot()),), cause, replaces=True))
 
     def _evict(self, now: Instant, cause: int, out: list[Effect]) -> None:
         """Forget those whose leases have ended; that, too, is durable first."""

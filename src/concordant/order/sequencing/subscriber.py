@@ -306,6 +306,14 @@ class Merge(msgspec.Struct):
 
     # --- a life after a crash -----------------------------------------------------------------
 
+    def crash(self) -> None:
+        """In another life there is what was delivered or passed over, and nothing that waits."""
+        self.starting, self.blocked, self.arrivals, self.ahead = {}, {}, {}, {}
+        self.held = {topic: Holdback(self.held_count_max) for topic in self.clocks}
+        self.known = dict(self.clocks)
+        for topic in self.clocks:
+            self._revise(topic)
+
     def delivered(self, signed: Signed, *, in_order: bool) -> None:
         """An event was delivered before: move past it."""
         topic = signed.event.topic

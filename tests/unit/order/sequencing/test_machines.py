@@ -9,6 +9,7 @@ from concordant.errors import PeerError, UsageError
 from concordant.machine.effects import Deliver, Disseminate, Effect, Persist, Send, SetTimer
 from concordant.machine.inputs import Command, Message, Received, Record, Started, TimerFired
 from concordant.machine.requests import Publish, Subscribe
+from concordant.machine.saved import Compact, Saved
 from concordant.model.event import Event
 from concordant.order.sequencing.client import SequencingClient
 from concordant.order.sequencing.coordinator import Coordinator
@@ -303,6 +304,29 @@ def test_the_time_to_live_ends_the_wait() -> None:
     assert any(isinstance(effect, Deliver) for effect in effects)
 
 
+def test_a_snapshot_takes_the_place_of_a_clients_log_and_loses_nothing_that_is_owed() -> None:
+    machine = client()
+    machine.handle(1, Command((Publish("a"), Publish("b"))))
+    machine.handle(2, Received("sequencer-a", (Signed(1, Event("a", "q", 1, 1), {"a": 1}),)))
+    log = records(machine.handle(3, Command((Compact(1),))))
+    assert [type(record) for record in log] == [Saved]
+    reborn = client()
+    effects = reborn.handle(10, Started(tuple(log), 1))
+    owed = [
+        m.event.seq
+        for to in SEQUENCERS.values()
+        for m in contents(effects, to)
+        if isinstance(m, Create)
+    ]
+    assert owed == [1, 2]
+    double = reborn.handle(
+        11, Received("sequencer-a", (Signed(1, Event("a", "q", 1, 1), {"a": 1}),))
+    )
+    assert not any(isinstance(effect, Deliver) for effect in double)
+    late = machine.handle(4, Command((Compact(0),)))  # something is on its way to the application
+    assert not any(isinstance(effect, Persist) for effect in late)
+
+
 # --- the coordinator ------------------------------------------------------------------------------
 
 
@@ -346,6 +370,20 @@ def test_a_coordinator_that_comes_back_says_what_it_decided() -> None:
         Prepare(1),
         Commit(1, ("b", "a"), {"a": 5, "b": 5}),
     ]
+
+
+def test_a_snapshot_takes_the_place_of_a_coordinators_log() -> None:
+    machine = Coordinator(SEQUENCERS)
+    machine.handle(0, Started())
+    machine.handle(1, Command((Rerank(("b", "a")),)))
+    log = records(machine.handle(2, Command((Compact(),))))
+    assert [type(record) for record in log] == [Condensed]
+    reborn = Coordinator(SEQUENCERS)
+    reborn.handle(3, Started(tuple(log)))
+    repeated = reborn.handle(10_000_000, TimerFired(("repeat",)))
+    assert contents(repeated, "sequencer-a") == [Prepare(1)]
+    with pytest.raises(UsageError, match="under way"):
+        reborn.handle(4, Command((Rerank(("a", "b")),)))
 
 
 def test_a_ranking_that_is_no_ranking_is_refused() -> None:
