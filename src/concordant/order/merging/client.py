@@ -40,6 +40,7 @@ from concordant.order.merging.messages import (
     Item,
     Queues,
     Recut,
+    unpacked,
 )
 from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.overlay import first_replica, name_of
@@ -165,6 +166,8 @@ class MergedClient(MergedPublisher):
         for message in given.messages:
             if type(message) not in _KNOWN:
                 raise foreign(message)
+            if isinstance(message, Batch):
+                unpacked(message.items)
         for message in given.messages:
             self._take(now, message, given.cause, out)
 

@@ -49,8 +49,8 @@ class Session(msgspec.Struct):
     """Its deliveries have begun, so it can give its queues to others."""
     donor: Consumer = ""
     cut: int = 0
-    last: int = 0
-    """The time of the last item."""
+    trimmed: int = 0
+    """The time of the last item that is gone."""
     base: int = 0
     """Items before this number were acknowledged and are gone."""
     items: list[Item] = []
@@ -61,6 +61,11 @@ class Session(msgspec.Struct):
     def end(self) -> int:
         return self.base + len(self.items)
 
+    @property
+    def last(self) -> int:
+        """The time of the last item."""
+        return self.items[-1].ts if self.items else self.trimmed
+
     def widen(self, wanted: Filter) -> None:
         """From here on this is its filter."""
         self.filter = wanted
@@ -68,7 +73,6 @@ class Session(msgspec.Struct):
 
     def append(self, item: Item) -> None:
         self.items.append(item)
-        self.last = item.ts
 
     def between(self, first: int, end: int) -> list[Item]:
         """Items from a number that is still kept up to another."""
@@ -77,6 +81,7 @@ class Session(msgspec.Struct):
     def trim(self, done: int) -> None:
         """What is below `done` is not asked for again."""
         if done > self.base:
+            self.trimmed = self.items[done - self.base - 1].ts
             del self.items[: done - self.base]
             self.base = done
 
@@ -217,7 +222,6 @@ class Core(msgspec.Struct):
         for session in self.sessions.values():
             if topic in session.whole or session.filter.passes(event):
                 session.items.append(item)
-                session.last = ts
 
     # --- progress -----------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ from concordant.order.merging.messages import (
     Pull,
     Reached,
     Recut,
+    unpacked,
 )
 from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.overlay import SIDES, hosts_of, name_of, signature_named
@@ -128,8 +129,10 @@ class MergerHost:
                 raise PeerError(f"a host of mergers was sent a {type(message).__name__}")
             if not isinstance(message, Suspected | Trusted):
                 name = _merger_of(message)
-                if isinstance(message, Batch) and _side_of(message) not in SIDES:
-                    raise PeerError(f"{message.consumer!r} is no side of a merger")
+                if isinstance(message, Batch):
+                    unpacked(message.items)
+                    if _side_of(message) not in SIDES:
+                        raise PeerError(f"{message.consumer!r} is no side of a merger")
                 if name not in self._state.parts and name not in new:
                     new[name] = True
                     if self.name not in self._replicas(name):

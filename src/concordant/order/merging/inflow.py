@@ -11,7 +11,7 @@ import msgspec
 
 from concordant.machine.holdback import Holdback
 from concordant.machine.instant import Instant
-from concordant.order.merging.messages import Batch, Consumer, Item, Pull
+from concordant.order.merging.messages import Batch, Consumer, Item, Pull, unpacked
 from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.stamps import NOWHERE, Place
 
@@ -47,7 +47,7 @@ class Inflow(msgspec.Struct):
         if batch.base > self.next:
             self.held.drain(lambda index: index < batch.base)
             self.next = batch.base
-        for index, item in enumerate(batch.items, batch.first):
+        for index, item in enumerate(unpacked(batch.items), batch.first):
             if index >= self.next:
                 self.held.put(index, item)
 

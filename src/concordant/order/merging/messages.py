@@ -8,8 +8,11 @@ time that it attaches again, and the items of a session are numbered from 0.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 
+from concordant.errors import PeerError
 from concordant.machine.instant import Instant
 from concordant.model.event import Event
 from concordant.order.merging.filters import Filter
@@ -153,6 +156,22 @@ LogCommand = Put | Take | Control
 
 # --- streams --------------------------------------------------------------------------------------
 
+_PACKED_COUNT_MAX = 256
+"""Unpacked batches that are remembered: the same one is looked at more than once."""
+
+_unpack = msgspec.msgpack.Decoder(tuple[Item, ...]).decode
+packed = msgspec.msgpack.Encoder().encode
+"""Items as bytes."""
+
+
+@lru_cache(maxsize=_PACKED_COUNT_MAX)
+def unpacked(data: bytes) -> tuple[Item, ...]:
+    """The items of a batch; what is none is refused."""
+    try:
+        return _unpack(data)
+    except msgspec.MsgspecError as error:
+        raise PeerError(f"a batch has no items: {error}") from None
+
 
 class Pull(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Send items from `start` on, up to and without `end`; what is below `done` never again."""
@@ -174,7 +193,8 @@ class Batch(msgspec.Struct, frozen=True, tag=True, gc=False):
     consumer: Consumer
     session: int
     first: int
-    items: tuple[Item, ...]
+    items: bytes
+    """See `packed`: what many consumers get is made bytes once."""
     base: int = 0
     """What is below was done with, says the consumer, and is gone."""
 

@@ -29,6 +29,7 @@ from concordant.order.merging.messages import (
     Pull,
     Put,
     Take,
+    packed,
 )
 from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.overlay import SIDES, first_replica, name_of, parents
@@ -282,7 +283,9 @@ class Part(msgspec.Struct):
     # --- what goes out ------------------------------------------------------------------------
 
     def answers(self, options: MergingOptions) -> Iterator[tuple[str, Batch | Ended]]:
-        """Items for those who asked, as far as they are committed."""
+        """Items for those who asked, as far as they are committed. Those that many get are made
+        bytes once."""
+        made: dict[tuple[int, ...], bytes] = {}
         for consumer in list(self.asked):
             asked = self.asked[consumer]
             if self.core.gone.get(consumer, 0) >= asked.session:
@@ -292,15 +295,17 @@ class Part(msgspec.Struct):
             session = self.core.sessions.get(consumer)
             if session is None or session.number != asked.session:
                 session = None
-            first = max(asked.next, session.base) if session else asked.next
-            while True:
-                end = min(asked.end, first + options.batch_count_max)
-                items = tuple(session.between(first, end)) if session else ()
-                if not items and asked.answered:
-                    break
+            base = session.base if session else 0
+            first, end = max(asked.next, base), min(asked.end, session.end if session else 0)
+            while first < end or not asked.answered:
+                last = min(end, first + options.batch_count_max)
+                items = session.between(first, last) if session else []
+                key = tuple(map(id, items))
+                if key not in made:
+                    made[key] = packed(items)
                 asked.answered = True
-                base = session.base if session else 0
-                yield asked.source, Batch(self.name, consumer, asked.session, first, items, base)
+                batch = Batch(self.name, consumer, asked.session, first, made[key], base)
+                yield asked.source, batch
                 asked.next = first = first + len(items)
 
     def pulls(

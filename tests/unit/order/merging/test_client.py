@@ -28,6 +28,8 @@ from concordant.order.merging.messages import (
     Pull,
     Queues,
     Start,
+    packed,
+    unpacked,
 )
 from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.records import Correlate, Opened
@@ -71,7 +73,7 @@ def delivered(effects: list[Effect]) -> list[tuple[str, ...]]:
 
 
 def batch(name: str, *items: object, first: int = 0, session: int = 1) -> Received:
-    return Received("m", (Batch("", f"s {name}", session, first, items),))  # type: ignore[arg-type]
+    return Received("m", (Batch("", f"s {name}", session, first, packed(items)),))  # type: ignore[arg-type]
 
 
 # --- clients --------------------------------------------------------------------------------------
@@ -83,6 +85,14 @@ def test_what_is_fed_is_durable_before_it_is_delivered() -> None:
     kinds = [type(one) for one in effects]
     assert delivered(effects) == [("p:1",)]
     assert max(i for i, one in enumerate(kinds) if one is Persist) < kinds.index(Deliver)
+
+
+def test_a_batch_of_something_else_is_refused_and_changes_nothing() -> None:
+    found = client("q: A")
+    before = found.snapshot()
+    with pytest.raises(PeerError, match="no items"):
+        found.handle(1, Received("m", (Batch("", "s q/1", 1, 0, b"\xc1"),)))
+    assert found.snapshot() == before
 
 
 def test_items_are_taken_in_the_order_of_their_index() -> None:
@@ -206,7 +216,7 @@ def test_a_batch_has_no_more_items_than_it_may_and_no_more_than_were_asked_for()
     attached(found)
     worked(found, 2, *offers(1, 2, 3, 4, 5))
     effects = worked(found, 3, Pull("A", "s q", 1, 0, 0, 5), source="s")
-    assert [len(one.items) for one in sent(effects, Batch)] == [2, 2, 1]
+    assert [len(unpacked(one.items)) for one in sent(effects, Batch)] == [2, 2, 1]
 
 
 def test_who_is_too_far_behind_holds_up_publishers_until_it_has_done() -> None:

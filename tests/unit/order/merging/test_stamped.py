@@ -18,6 +18,7 @@ from concordant.order.merging.messages import (
     Start,
     Take,
     Widened,
+    packed,
 )
 from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.part import Part
@@ -51,7 +52,7 @@ def merger() -> Part:
 def given(part: Part, side: int, *items: Item) -> list[Item]:
     """Items come from a parent; what is taken in the order in which it is logged."""
     one = part.inputs[side]
-    one.take_in(0, Batch(one.merger, one.consumer, 1, one.next + len(one.held), items))
+    one.take_in(0, Batch(one.merger, one.consumer, 1, one.next + len(one.held), packed(items)))
     takes = list(part._takes(0, 0))
     for take in takes:
         part.core.apply(take)
