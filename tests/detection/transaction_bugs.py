@@ -253,7 +253,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 @bug(
     "who lost its memory is not told what was committed meanwhile",
-    "isolated, static, open",
+    "static, isolated",
     "forgetful",
     "Names, Tables",
     faults=True,
@@ -266,7 +266,10 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 
 @bug(
-    "S1: nothing waits for the operation before it", "static", "dispatch", "Operation Order, Serial"
+    "S1: nothing waits for the operation before it",
+    "static",
+    "dispatch",
+    "Operation Order, Serial, Tables, Names",
 )
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = markers.place
@@ -350,6 +353,22 @@ def _(patch: pytest.MonkeyPatch) -> None:
             router.decide(tx, True, "")
 
     patch.setattr(markers, "_done", done)
+
+
+@bug(
+    "the coordinator waits for no votes where a participant advertised",
+    "static",
+    "alone",
+    "Tables, Names, Serial, Operation Order",
+)
+def _(patch: pytest.MonkeyPatch) -> None:
+    correct = SharedRouter.complete
+
+    def complete(self: SharedRouter, tx: str, live: Any) -> None:
+        live.advertises = False
+        correct(self, tx, live)
+
+    patch.setattr(SharedRouter, "complete", complete)
 
 
 @bug(

@@ -18,6 +18,11 @@ SEEDS = {
         "advertise or subscribe",
         544,
     ),
+    "the only broker died between its log and its word: only clients knew the outcome": (
+        "static",
+        "changing",
+        800039,
+    ),
     "a transaction was lost with the life that had begun it, and never was": (
         "static",
         "fuzz",

@@ -87,8 +87,10 @@ class Run(msgspec.Struct):
     """Clients that lost their memory."""
 
     def outcomes(self) -> dict[str, bool]:
-        """What was decided, by transaction."""
-        return {tx: yes for one in self.decided.values() for tx, yes in one}
+        """What was decided, by transaction: as brokers said, or clients were told. (A broker that
+        dies between its log and its word has decided, and nobody heard it say so.)"""
+        told = {tx: yes for one in self.knows.values() for tx, yes, _ in one}
+        return told | {tx: yes for one in self.decided.values() for tx, yes in one}
 
 
 def agreement(run: Run) -> Verdict:

@@ -4,7 +4,8 @@ Every operation goes over every link away from its sender exactly once: as itsel
 go, else as a marker. So each broker sees all of them and does each one after the one before it,
 however they overtake each other on the way. An advertisement also has to come back from everywhere
 (`Echo`) before the next operation: by then all that it attracts is on its way, ahead on the same
-links. Whoever has done the last operation votes without being asked.
+links. When the last operation is done at the coordinator, the transaction commits: the decision
+follows it over the same links. Only where somebody advertised, brokers vote first, unasked.
 Regular traffic is never held up. (Jergler 2017, section VI; the paper lets each broker work out
 which operations concern it, and that cannot be known locally.)
 """
@@ -80,20 +81,18 @@ def _process(router: SharedRouter, live: Live, hop: str, message: Place | Mark) 
         _done(router, live, tx, op)
         return
     what = message.what
-    live.links[hop] = True
     if what.kind == "advertise":
         router.add_advertisement(tx, what.id, what.filter, hop)
         router.flood(message, but=hop)
         router.reconcile_overlapping(what.filter)
         waiting = {other: True for other in router.neighbours if other != hop}
-        live.links.update(waiting)
+        live.advertises = True
         if waiting:
             live.echoes[op] = Echoing(hop, waiting)
         else:
             _advertised(router, live, tx, op, hop)
         return
     towards = _towards(router, live, hop, message)
-    live.links.update(dict.fromkeys(towards, True))
     passed = Mark(tx, op, message.after, message.last)
     for other in router.neighbours:
         if other != hop:

@@ -16,7 +16,8 @@ class TransactOptions(msgspec.Struct, frozen=True):
     transaction_count_max: int = 10_000
     """Transactions that are open at one coordinator; another is refused."""
     mailbox_count_max: int = 100_000
-    """Committed events that a client has not taken; a transaction with more for it is refused."""
+    """Committed events that a client has not taken. A dynamic transaction with more for it is
+    refused; a static one that brings more cuts it off: its subscriptions end."""
     waiting_count_max: int = 10_000
     """Operations of one static transaction that wait for others at one broker; with more it is
     refused."""

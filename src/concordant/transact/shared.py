@@ -46,6 +46,7 @@ from concordant.transact.messages import (
     Open,
     Place,
     Prepare,
+    Recalled,
     Refuse,
     Tagged,
     Vote,
@@ -76,8 +77,8 @@ class Live(msgspec.Struct):
     """Client, operation and event: what a commit notifies."""
     parts: dict[str, bool] = {}
     """Clients here that take part."""
-    links: dict[str, bool] = {}
-    """Neighbours over whose links an operation went, and not only markers."""
+    advertises: bool = False
+    """An operation of it was an advertisement."""
     stale: dict[str, bool] = {}
     """Those of them that lost their memory since."""
     asked_by: str | None = None
@@ -169,7 +170,7 @@ class SharedRouter(EndingRouter, TaggedRouter):
             return None
         live = state.live.get(tx)
         if live is None:
-            live = state.live[tx] = Live({}, {}, [], {}, Acks({}, {}), [], {}, {}, {}, votes={})
+            live = state.live[tx] = Live({}, {}, [], {}, Acks({}, {}), [], {}, stale={}, votes={})
             if not self.is_broker(hop):
                 self.coordinate(hop, tx)
         if not self.is_broker(hop):
@@ -209,9 +210,13 @@ class SharedRouter(EndingRouter, TaggedRouter):
             self._vote(message.tx, live, self.neighbours)
 
     def complete(self, tx: str, live: Live) -> None:
-        """The last operation of a plan is done here, so every one has crossed every link. Behind a
-        link that only markers crossed there is nothing to commit, and nobody to wait for."""
-        self._vote(tx, live, tuple(one for one in self.neighbours if one in live.links))
+        """The last operation of a plan is done here. It is everywhere before a decision of ours is,
+        and so are those before it, but for an advertisement, which may wait for echoes elsewhere.
+        """
+        if live.advertises:
+            self._vote(tx, live, self.neighbours)
+        elif tx in self.state.coordinated:
+            self.decide(tx, True, "")
 
     def _vote(self, tx: str, live: Live, others: tuple[str, ...]) -> None:
         """This broker's own vote; it goes on when all behind it have voted, a no at once."""
@@ -239,7 +244,7 @@ class SharedRouter(EndingRouter, TaggedRouter):
     def _vote_up(self, tx: str, live: Live, yes: bool, reason: str) -> None:
         if tx in self.state.coordinated:
             self.decide(tx, yes, reason)
-        elif live.asked_by is not None and (live.asked_by in live.links or not live.last):
+        elif live.asked_by is not None:
             self.out.append((live.asked_by, Vote(tx, yes, reason)))
 
     def refuse(self, hop: str, message: Refuse) -> None:
@@ -291,6 +296,22 @@ class SharedRouter(EndingRouter, TaggedRouter):
             self.all_taken(tx)
 
     # --- clients ------------------------------------------------------------------------------
+
+    def notify(self, tx: str, outbox: list[tuple[str, str, Event]]) -> None:
+        super().notify(tx, outbox)
+        for client in dict.fromkeys(client for client, _, _ in outbox):
+            if len(self.state.mailboxes[client]) > self.options.mailbox_count_max:
+                self.cut(client)
+
+    def cut(self, client: str) -> None:
+        """Who takes nothing is given nothing more: what it subscribed to ends, and it is told."""
+        pending = {**self.tags.added, **self.tags.deleted}
+        entries = self.tables.subscriptions.values()
+        gone = tuple(one.id for one in entries if one.hop == client and one.id not in pending)
+        for id in gone:
+            self.unsubscribe(client, id)
+        if gone:
+            self.out.append((client, Recalled(gone=gone)))
 
     def greet(self, client: str) -> None:
         """A client without memory: what it took part in cannot go on."""

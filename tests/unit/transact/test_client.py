@@ -186,6 +186,24 @@ def test_a_full_mailbox_refuses_a_transaction_and_has_room_again_later(isolated:
     assert script.outcomes["c1"] == [True, False, True]
 
 
+def test_who_takes_nothing_is_cut_off_by_a_static_transaction_and_told() -> None:
+    script = one_client(isolated=False, options=TransactOptions(mailbox_count_max=1))
+    script.ask("c2", Subscribe("s", DATA))
+    script.settle()
+    for _ in range(3):
+        script.ask("c1", Run(Plan("c1", (Publish("Data"),))))
+        script.settle(("c2", "B1"))  # nothing reaches the broker from c2
+    assert script.outcomes["c1"] == [True, True, True]
+    script.settle()
+    assert len(script.delivered["c2"]) == 2, "what was committed before the cut is there"
+    script.ask("c2", Subscribe("s", DATA))  # the name is free again
+    script.settle()
+    script.ask("c1", Run(Plan("c1", (Publish("Data"),))))
+    script.settle()
+    assert len(script.delivered["c2"]) == 3
+    assert script.leftovers() == ""
+
+
 def test_too_many_waiting_operations_refuse_a_transaction() -> None:
     script = Script(2, "c1@B1 c2@B2", options=TransactOptions(waiting_count_max=3))
     script.ask("c1", Advertise("a", DATA))
