@@ -52,7 +52,7 @@ one host only: speculation is shown on a master whose workers have addresses of 
 """
 
 QUICK_TO_START = "-Xss8m -XX:TieredStopAtLevel=1"
-"""The JVM's second compiler never pays here."""
+"""The stack of our own sessions, and no second compiler, which never pays here."""
 
 EVIDENCE = {"retry": "retry-*", "speculation": "again-*", "executor": "executor-*"}
 """Files that show that a fault happened; a copy of a slow task is one that speculation started."""
