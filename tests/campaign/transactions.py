@@ -25,7 +25,7 @@ from tests.detection.transaction_bugs import BUGS, SCENE_COUNT_MAX, scenes_to_fi
 
 NAME = "transactions"
 
-SCENE_COUNT = 3_400
+SCENE_COUNT = 2_800
 """Per kind and workload, for as many cases as a campaign has by default: over 100,000 in all."""
 COMMITTED_SHARE_MIN = 0.4
 ABORTED_SHARE_MIN = 0.1
