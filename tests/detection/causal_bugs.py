@@ -27,7 +27,7 @@ from concordant.causal.line import Line
 from concordant.causal.messages import Carried, Ordered
 from concordant.causal.options import Profile
 from concordant.causal.outbox import Outbox
-from concordant.causal.records import Accepted, Passed
+from concordant.causal.records import Passed
 from concordant.causal.retained import Retained
 from concordant.causal.service import Service
 from concordant.causal.stability import Stability
@@ -421,29 +421,6 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 
 # --- publications under way -----------------------------------------------------------------------
-
-
-@bug(
-    "the answer of an earlier broker counts",
-    "I1",
-    "I2",
-    "I8",
-    profile="rounds",
-    mix="migration",
-    dies_at=386,
-)
-def _(patch: pytest.MonkeyPatch) -> None:
-    correct = Subscriber._accepted
-
-    def accepted(self: Any, now: Any, broker: str, answer: Any, out: Any) -> None:
-        correct(self, now, self.state.outbox.target, answer, out)
-        if answer.number not in self.state.outbox.waiting:
-            out._records[-1:] = [
-                msgspec.structs.replace(one, broker=broker) if isinstance(one, Accepted) else one
-                for one in out._records[-1:]
-            ]
-
-    patch.setattr(Subscriber, "_accepted", accepted)
 
 
 @bug(

@@ -127,13 +127,20 @@ class Witness:
         found: dict[Id, int] = {}
         reached = dict.fromkeys(self.deliveries, (0, 0))
         """By broker: how many deliveries are joined, and to what."""
+        had: dict[str, set[str]] = {}
+        """By broker: the events among them."""
         for fact in self.facts.values():
             broker = fact.id[0]
             count, mask = reached.get(broker, (0, 0))
+            here = had.setdefault(broker, set())
             for one in self.deliveries.get(broker, ())[count : fact.delivered_count]:
                 mask |= self.bits[one] | found[one]
+                here.add(self.facts[one].event)
             reached[broker] = (fact.delivered_count, mask)
-            own = (self.accepted.get((fact.publisher, event)) for event in fact.published)
+            # An event may be ordered twice, if its publisher gave a broker up that lived: what came
+            # next to the same broker follows the order that it gave.
+            earlier = (event for event in fact.published if event not in here)
+            own = (self.accepted.get((fact.publisher, event)) for event in earlier)
             for known in (*fact.knew, *(one for one in own if one is not None)):
                 if known in found:
                     mask |= self.bits[known]
