@@ -18,6 +18,7 @@ from concordant.language import checked, parse
 from concordant.model.kind import Kind
 from concordant.model.subscription import Subscription
 from concordant.model.topic import Schemas, Topic, schemas
+from concordant.order.merging.overlay import Signature, nodes, signature_of
 
 MARKET_TOPICS = 23
 MARKET_SIZE_MAX = 6
@@ -40,6 +41,13 @@ class BenchLoad(msgspec.Struct, frozen=True):
     def schemas(self) -> Schemas:
         kinds = {"a": Kind.INT, "b": Kind.INT, "c": Kind.INT}
         return schemas(Topic(name, kinds) for name in self.topics)
+
+    @property
+    def mergers(self) -> tuple[Signature, ...]:
+        """Every merger that the subscriptions need."""
+        return nodes(
+            signature_of(each) for one in self.subscriptions() for each in one.conjunctions
+        )
 
     def subscriptions(self) -> list[Subscription]:
         known = self.schemas
@@ -80,7 +88,9 @@ def _market(topics: tuple[str, ...]) -> list[str]:
     found = []
     for _ in range(MARKET_STRATEGIES):
         wanted = sorted(rng.sample(topics, rng.randint(2, MARKET_SIZE_MAX)))
-        found.append(f"{' and '.join(wanted)} {_CAP}")
+        # Without a bound on queues: all topics come equally often, so they stay short, and every
+        # order finds the same relations.
+        found.append(" and ".join(wanted))
     return found
 
 

@@ -23,7 +23,7 @@ from tests.detection.merging_bugs import BUGS, CASE_COUNT_MAX, cases_to_find
 
 NAME = "merging"
 
-CASE_COUNT = 10_000
+CASE_COUNT = 7_000
 """Per mode, for as many cases as a campaign has by default; fewer cases, fewer of these."""
 DELIVERING_SHARE_MIN = 0.5
 FAULTS = ("loss", "duplication", "reordering", "crash")
