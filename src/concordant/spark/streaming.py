@@ -65,7 +65,9 @@ class Stream:
                 rows.write.format("noop").mode("overwrite").save()
             return
         started = monotonic()
-        rows = rows.persist()
+        # Needed twice: for how far the sources have come, or, answers of the store, by the sinks.
+        if self.saved.adapter == "store" or self.release.mode != "log":
+            rows = rows.persist()
         try:
             if self.saved.adapter == "store":
                 self._finish(rows, Commit(batch), started)
