@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -102,3 +105,11 @@ async def test_a_subscription_moves_from_node_to_node_and_misses_nothing(
                     assert [n for t, n in seen if t == topic] == list(range(30))
                 if strategy == "gossip":
                     assert await taken(staying, 60) == seen
+
+
+def test_the_example_misses_no_fire_while_the_patrol_moves() -> None:
+    example = Path(__file__).parents[2] / "examples" / "patrol.py"
+    done = subprocess.run(
+        [sys.executable, str(example)], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert [line[-1] for line in done.stdout.splitlines()] == list("012345678")
