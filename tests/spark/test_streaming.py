@@ -93,6 +93,14 @@ def test_any_cut_gives_the_relations_of_the_whole(spark: Any, tmp_path: Path) ->
     assert found == sorted(every_policy.expected())
 
 
+def test_a_log_is_released_as_it_comes(spark: Any, tmp_path: Path) -> None:
+    rows = [row for row in ROWS if row["source"] == "a"]
+    write(tmp_path / "in", 30, rows=rows)
+    found = Run(spark, tmp_path, release="log").go(finish=False)
+    assert found == expected(rows=rows)
+    assert found
+
+
 def crashed_and_resumed(spark: Any, folder: Path, **options: Any) -> list[tuple[Any, ...]]:
     """Results written, nothing committed, run again: the worst moment."""
     write(folder / "in", 50)
