@@ -131,6 +131,12 @@ def _in_one_line(case: Case) -> Case:
     return msgspec.structs.replace(case, total=True)
 
 
+def _given_up_in_one_line(case: Case) -> Case:
+    """A broker is silent for so long that its clients turn to others, and then goes on."""
+    pause = Fault("pause", 45, 105, node=case.brokers[0])
+    return _in_one_line(msgspec.structs.replace(case, faults=(*case.faults, pause)))
+
+
 def _dies_in_one_line(case: Case) -> Case:
     return _in_one_line(_sudden_death(case))
 
@@ -302,11 +308,11 @@ def _(patch: pytest.MonkeyPatch) -> None:
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Inbox.silent
 
-    def silent(self: Inbox, carried: Carried) -> bool:
+    def silent(self: Inbox, carried: Carried, *, again: bool = False) -> bool:
         kept = self.joined_at, self.joining
         self.joined_at, self.joining = {}, {}
         try:
-            return correct(self, carried)
+            return correct(self, carried, again=again)
         finally:
             self.joined_at, self.joining = kept
 
@@ -518,6 +524,19 @@ _ONE_ORDER = "Total Order, strict"
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Line.show
     patch.setattr(Line, "show", lambda self, rounds, had: correct(self, rounds, {}))
+
+
+@bug(
+    "of an event that was ordered twice, the order that comes first counts",
+    _ONE_ORDER,
+    "Causal",
+    profile="rounds",
+    sharpen=_given_up_in_one_line,
+    dies_at=1,
+)
+def _(patch: pytest.MonkeyPatch) -> None:
+    correct = Inbox.silent
+    patch.setattr(Inbox, "silent", lambda self, carried, again=False: correct(self, carried))
 
 
 @bug(

@@ -178,9 +178,9 @@ class Inbox(msgspec.Struct):
             for topic in self.topics
         )
 
-    def silent(self, carried: Carried) -> bool:
-        """Is it nothing for the application?"""
-        if carried.event.seq <= self.seen.get(carried.event.source, 0):
+    def silent(self, carried: Carried, *, again: bool = False) -> bool:
+        """Is it nothing for the application? `again`: repetitions are somebody else's matter."""
+        if not again and carried.event.seq <= self.seen.get(carried.event.source, 0):
             return True
         old = True
         for topic, n in carried.at.items():

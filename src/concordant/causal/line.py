@@ -30,6 +30,9 @@ class Line(msgspec.Struct):
     waiting: dict[Place, Carried] = {}
     complete: dict[str, int] = {}
     """By topic: everything up to this round is here."""
+    seen: dict[str, int] = {}
+    """By source: the last of its events that was let go. An event that was ordered twice goes where
+    the first order puts it, whichever came first."""
     shown: Shown | None = None
     """What will count when everything that the home had is here."""
 
@@ -59,8 +62,14 @@ class Line(msgspec.Struct):
 
     def release(self, frontier: int) -> list[Carried]:
         """Take out what may be delivered, in its order."""
-        ready = sorted(place for place in self.waiting if place[0] <= frontier)
-        return [self.waiting.pop(place) for place in ready]
+        found: list[Carried] = []
+        for place in sorted(place for place in self.waiting if place[0] <= frontier):
+            carried = self.waiting.pop(place)
+            event = carried.event
+            if event.seq > self.seen.get(event.source, 0):
+                self.seen[event.source] = event.seq
+                found.append(carried)
+        return found
 
     def move(self, topics: dict[str, bool]) -> None:
         """Only these topics are wanted from now on, from another home perhaps."""

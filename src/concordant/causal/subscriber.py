@@ -386,7 +386,7 @@ class Subscriber:
 
     def _pass(self, carried: Carried, out: Outgoing) -> None:
         state, inbox = self.state, self.state.inbox
-        silent = inbox.silent(carried)
+        silent = inbox.silent(carried, again=self._total)
         out.persist(Passed(carried, silent))
         shown = self.state.inbox.shown(carried)
         inbox.passed(carried, silent=silent)

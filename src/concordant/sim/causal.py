@@ -175,7 +175,8 @@ class Watcher:
         self._published: dict[str, list[str]] = {}
         self._context: dict[str, tuple[tuple[Id, ...], tuple[str, ...]]] = {}
         """By event: what its publisher had delivered and published."""
-        self._passed: dict[tuple[str, str], Id] = {}
+        self._passed: dict[tuple[str, str], tuple[int, str, int]] = {}
+        """By client and event: round, origin and number."""
 
     def delivering(self, broker: Broker, ordered: Ordered) -> None:
         seen = self.seen
@@ -234,7 +235,7 @@ class Watcher:
                 if isinstance(effect, Persist):
                     for record in effect.records:
                         if isinstance(record, Passed) and not record.silent:
-                            self._passed[name, record.carried.event.id] = record.carried.id
+                            self._pass(name, record.carried)
                         elif isinstance(record, Accepted):
                             self._accepted(name, f"{name}:{record.number}", record.broker)
                         elif isinstance(record, Joined) and self.seen.facts:
@@ -242,6 +243,12 @@ class Watcher:
                 elif isinstance(effect, Note) and effect.step == "publish":
                     for one in effect.events:
                         self._publishing(name, one.id)
+
+    def _pass(self, name: str, carried: Carried) -> None:
+        """Of an event that was ordered twice, the first in the line is the one delivered."""
+        known = self._passed.get((name, carried.event.id))
+        place = (carried.round, *carried.id)
+        self._passed[name, carried.event.id] = min(place, known) if known else place
 
     def _accepted(self, name: str, event: str, broker: str) -> None:
         """The broker ordered it, or had it from another that did."""
@@ -287,7 +294,7 @@ class Watcher:
         name = place.address
         for delivery in deliveries:
             for event in delivery.events:
-                one = self._passed[name, event.id]
+                one = self._passed[name, event.id][1:]
                 self.seen.upcalls.setdefault(name, []).append(one)
                 self._knows.setdefault(name, []).append(one)
             if not delivery.events:
