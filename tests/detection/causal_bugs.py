@@ -527,6 +527,24 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 
 @bug(
+    "a subscriber keeps the rounds that it waits for to itself",
+    "I4",
+    "Drained",
+    profile="rounds",
+    mix="suspicion",
+    sharpen=_in_one_line,
+    dies_at=30_001,
+)
+def _(patch: pytest.MonkeyPatch) -> None:
+    correct = Service._acknowledge
+
+    def acknowledge(self: Service, now: Any, client: str, ack: Any, out: Any) -> None:
+        correct(self, now, client, msgspec.structs.replace(ack, round=0), out)
+
+    patch.setattr(Service, "_acknowledge", acknowledge)
+
+
+@bug(
     "of an event that was ordered twice, the order that comes first counts",
     _ONE_ORDER,
     "Causal",

@@ -211,6 +211,8 @@ class Ack(msgspec.Struct, frozen=True, tag=True, gc=False):
     last: Vector
     have: Vector
     waiting: tuple[Id, ...]
+    round: int = 0
+    """In one line: the last round that waits. Its broker may have died, and nobody else know it."""
 
 
 class Heard(msgspec.Struct, frozen=True, tag=True, gc=False):

@@ -145,6 +145,7 @@ class Service:
                 out.send(client, Detached(ack.session))
             return
         session.heard_at = now
+        state.round = max(state.round, ack.round)
         if join(session.acknowledged, restricted(ack.last, session.topics)):
             state.stability.stale = True
         self._send_again(client, session, ack, out)

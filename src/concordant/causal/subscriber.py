@@ -429,17 +429,17 @@ class Subscriber:
             for topic in inbox.joining
             if state.promised.get(topic, 0) >= inbox.joined_at[topic]
         )
+        for topic in joined:
+            del inbox.joining[topic]
         if joined:
-            for topic in joined:
-                del inbox.joining[topic]
             out.persist(Joined(joined))
             out.note("subscribe", joined)
 
     def _acknowledge(self, out: Outgoing) -> None:
         state, inbox = self.state, self.state.inbox
-        last = copied(inbox.last)
-        have = inbox.have() if inbox.floor else last
-        ack = Ack(state.session, last, have, inbox.waiting_ids())
+        last, have = copied(inbox.last), inbox.have()
+        newest = inbox.newest if self._total else 0
+        ack = Ack(state.session, last, have, inbox.waiting_ids(), newest)
         for home in state.homes:
             out.send(home, ack)
 
