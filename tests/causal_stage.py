@@ -48,9 +48,7 @@ class Stage:
         """By client: ids of events; the empty text for a gap."""
         self.records: dict[str, list[Record]] = {}
         self.machines: dict[str, Broker | Subscriber] = {}
-        options = broker_options or BrokerOptions(
-            profile=profile, resend_us=40_000, lease_us=10**9
-        )
+        options = broker_options or BrokerOptions(profile=profile, resend_us=40_000, lease_us=10**9)
         for name in sorted({one for names in members.values() for one in names}):
             self.machines[name] = Broker(name, members=members, options=options)
             self.give(name, Started())
