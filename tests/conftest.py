@@ -1,4 +1,4 @@
-"""What all tests share: how Hypothesis searches, and which Python Spark's workers run.
+"""What all tests share: how Hypothesis searches, Spark's Python, and that Ctrl-C is heard.
 
 `check` (the default) draws the same examples in every run, so that a red build is red for everyone;
 `campaign` draws new ones and many more: `pytest --hypothesis-profile=campaign`. Neither has a
@@ -8,6 +8,7 @@ deadline per example, because the first call of a compiled function takes as lon
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 from hypothesis import settings
@@ -18,3 +19,7 @@ settings.load_profile("check")
 
 # Without it Spark starts the first `python3` of the PATH, which has none of our packages.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+# A shell without job control starts what it puts in the background deaf to Ctrl-C, and so would be
+# the commands that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
