@@ -18,9 +18,7 @@ def test_subscribers_get_less_than_brokers_and_brokers_less_than_whole_vectors(
 ) -> None:
     found = measure(shape, steps=40)
     assert found.whole.entry_max == whole
-    assert found.between.entries == pytest.approx(
-        between, rel=0.25
-    )  # the model has one publication under way
+    assert found.between.entries == pytest.approx(between, rel=0.15)
     assert found.last_hop.entries < found.between.entries / 2
     assert found.last_hop.bytes < found.between.bytes < found.whole.bytes
 

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +118,9 @@ def test_ctrl_c_stops_a_stream_and_the_next_run_goes_on(spark: Any, tmp_path: Pa
     path.write_text(PIPELINE.format(question=QUESTION, trigger="1 s"))
     terminal = Terminal("run", str(path))
     terminal.await_text("batch 0: ")
+    jvms = descendants("SparkSubmit", of=terminal.process.pid)
+    assert jvms
+    assert terminal.process.pid not in map(os.getpgid, jvms)  # nor are its workers
     terminal.press_ctrl_c()
     assert terminal.ended() == 130
     for noise in ("Traceback", "Exception", "WARN", "ERROR", "py4j"):
@@ -145,15 +147,6 @@ def test_ctrl_c_stops_a_stream_and_the_next_run_goes_on(spark: Any, tmp_path: Pa
     assert told[-1]["lag_us"] == 0
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """This process hears Ctrl-C, also if whoever started it does not (a job in the background)."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_cancels_the_job_that_runs(spark: Any) -> None:
     def work(stop: Stop) -> None:
         stop.session = spark
@@ -163,10 +156,3 @@ def test_ctrl_c_cancels_the_job_that_runs(spark: Any) -> None:
     with pytest.raises(KeyboardInterrupt):
         aside(work)
     assert spark.range(3).count() == 3
-
-
-def test_ctrl_c_does_not_reach_the_workers_of_a_session(spark: Any) -> None:
-    assert spark.range(1).count() == 1
-    jvms = descendants("SparkSubmit")
-    assert jvms
-    assert os.getpgid(0) not in map(os.getpgid, jvms)

@@ -292,7 +292,7 @@ async def test_who_stops_waiting_takes_nothing_back_and_misses_nothing() -> None
 # --- slow applications ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", ["sequencer", "clock", "sequencing-strict"])
+@pytest.mark.parametrize("strategy", ["sequencer", "clock"])
 async def test_a_slow_subscriber_is_cut_off_told_and_counted(strategy: str) -> None:
     made = cluster(extra="[limits]\nlag_us_max = 200_000")
     async with running(made) as node, Bus.open(door(made)) as bus, Bus.open(door(made)) as other:

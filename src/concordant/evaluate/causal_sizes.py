@@ -106,7 +106,10 @@ class _Rig:
             profile=profile, seed=seed, tick_us=STEP_US, resend_us=2 * STEP_US
         )
         client_options = ClientOptions(
-            acknowledge_us=STEP_US, repeat_us=3 * STEP_US, silence_us=10**12
+            acknowledge_us=STEP_US,
+            repeat_us=3 * STEP_US,
+            silence_us=10**12,
+            flight_count_max=1,  # as in the papers' model
         )
         self._serves = serves
         self._publishers: dict[str, str] = {}

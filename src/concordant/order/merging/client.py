@@ -90,10 +90,13 @@ class MergedClient(MergedPublisher):
 
     def handle(self, now: Instant, given: Input) -> list[Effect]:
         out = super().handle(now, given)
+        self._rise(now, given.cause, out)
+        return out
+
+    def _rise(self, now: Instant, cause: int, out: list[Effect]) -> None:
         if self._state.resting and self._restless:
             self._state.resting = False
-            out.append(SetTimer(_TICK, now + self._merging.tick_us, given.cause))
-        return out
+            out.append(SetTimer(_TICK, now + self._merging.tick_us, cause))
 
     @property
     def _restless(self) -> bool:
@@ -170,6 +173,7 @@ class MergedClient(MergedPublisher):
                 unpacked(message.items)
         for message in given.messages:
             self._take(now, message, given.cause, out)
+            self._rise(now, given.cause, out)
 
     def _take(self, now: Instant, message: Message, cause: int, out: list[Effect]) -> None:
         match message:
