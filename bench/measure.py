@@ -23,6 +23,11 @@ class Timing:
         return statistics.median(self.seconds)
 
     @property
+    def fastest(self) -> float:
+        """The round that nothing else on the machine disturbed, or the least."""
+        return min(self.seconds)
+
+    @property
     def spread(self) -> float:
         """Slowest minus fastest round, as a share of the median."""
         return (max(self.seconds) - min(self.seconds)) / self.median

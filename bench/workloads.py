@@ -119,6 +119,7 @@ def run(size: Size) -> Section:
                 "subscription": case.text,
                 "rate": len(case.batch) / kernel.median,
                 "ns": 1e9 * kernel.median / len(case.batch),
+                "fastest": len(case.batch) / kernel.fastest,
                 "spread": kernel.spread,
                 "baseline_ns": 1e9 * baseline.median / len(case.batch),
                 "baseline_spread": baseline.spread,
@@ -141,6 +142,7 @@ def run(size: Size) -> Section:
             Column("workload", "workload"),
             Column("rate", "events", "rate"),
             Column("ns", "ns/event", "ns"),
+            Column("fastest", "fastest round", "rate"),
             Column("spread", "spread", "percent"),
             Column("baseline_ns", "baseline ns/event", "ns"),
             Column("baseline_spread", "spread", "percent"),
@@ -158,6 +160,11 @@ def run(size: Size) -> Section:
                 "stock and sequence workloads, events/s of one core",
                 "≥ 20 M",
                 ", ".join(f"{r['rate'] / 1e6:.1f} M" for r in asked),
+            ),
+            Goal(
+                "the same in the fastest round",
+                "≥ 20 M",
+                ", ".join(f"{r['fastest'] / 1e6:.1f} M" for r in asked),
             ),
             Goal(
                 "every workload against the baseline",
