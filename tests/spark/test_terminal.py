@@ -60,9 +60,8 @@ SILENCE_SECONDS_MAX = 300
 
 
 def _foreground() -> None:
-    """As a shell starts a command on a terminal: Ctrl-C means it, whoever ignored it before."""
+    """As a shell starts a command on a terminal: Ctrl-C means it."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Terminal:

@@ -153,6 +153,15 @@ def trim(arena, header, both_ends):
     arena[header + Q_DEAD] = dead
 
 
+@compiled
+def _same_keys(plan, keys, key_count, arena, block, cells, base):
+    """Is a block that of the partition of the row whose cells begin at `base`?"""
+    for k in range(key_count):
+        if arena[block + BLOCK_KEYS + k] != cells[base + plan[keys + k]]:
+            return False
+    return True
+
+
 @folded
 def find_block(plan, subscription, arena, cells, width, row):
     """The block of a row's partition, or 0 if there is none."""
@@ -173,16 +182,11 @@ def find_block(plan, subscription, arena, cells, width, row):
         block = arena[entry + ENTRY_BLOCK]
         if block == 0:
             return 0
-        if arena[entry + ENTRY_HASH] == hashed:
-            if key_count == 1:  # `mix` gives different keys different hashes: no need to look
-                return block
-            same = True
-            for k in range(key_count):
-                if arena[block + BLOCK_KEYS + k] != cells[base + plan[keys + k]]:
-                    same = False
-                    break
-            if same:
-                return block
+        # One key: `mix` gives different ones different hashes, so the block need not be looked at.
+        if arena[entry + ENTRY_HASH] == hashed and (
+            key_count == 1 or _same_keys(plan, keys, key_count, arena, block, cells, base)
+        ):
+            return block
         place = (place + 1) & mask
 
 

@@ -56,6 +56,12 @@ def _value(arena, data, place, cells, width, column, worst):
     return worst if value == NULL else value
 
 
+@inlined
+def _bucket(index, capacity, value):
+    """Where the chain of a value begins."""
+    return index + capacity + (mix(value, 1) & (capacity - 1))
+
+
 @compiled
 def drop(plan, topic, block, arena):
     """Forget the indexes of a queue."""
@@ -88,7 +94,7 @@ def _enter(plan, record, index, queue, place, arena, cells, width, recent):
     capacity = arena[queue + Q_CAPACITY]
     if kind == INDEX_EQUAL:
         value = _value(arena, data, place, cells, width, column, NULL)
-        bucket = index + capacity + (mix(value, 1) & (capacity - 1))
+        bucket = _bucket(index, capacity, value)
         word = arena[bucket]
         if recent:  # newest first
             arena[index + place] = word
@@ -194,7 +200,7 @@ def approach(plan, reader, block, arena, cells, width, row, chained):
             queue = block + plan[sought + SOUGHT_QUEUE]
             capacity = arena[queue + Q_CAPACITY]
             value = cells[row * width + plan[sought + SOUGHT_COLUMN]]
-            bucket = index + capacity + (mix(value, 1) & (capacity - 1))
+            bucket = _bucket(index, capacity, value)
             if not chained:
                 prefetch(arena, bucket)
             elif arena[bucket] != 0:
@@ -268,7 +274,7 @@ def _next_equal(index, queue, arena, cells, width, column, place, low, high, bou
     data = arena[queue + Q_DATA]
     capacity = arena[queue + Q_CAPACITY]
     head = arena[queue + Q_HEAD]
-    bucket = index + capacity + (mix(bound, 1) & (capacity - 1))
+    bucket = _bucket(index, capacity, bound)
     word = arena[bucket]
     link = word & _LOW_32
     # What was removed leaves the chain when it stands at its front.

@@ -157,12 +157,11 @@ def search(plan, subscription, part, block, arena, cells, width, rank, scratch, 
     for slot in range(slot_count):
         if scratch[AT_LOW + slot] >= scratch[AT_HIGH + slot]:
             return False
-    near = (
+    if (
         plan[part + PART_ORDERED]
         and plan[subscription + SUB_CONTIGUOUS] < 0
         and (anchored or plan[subscription + SUB_WITHIN] < 0)
-    )
-    if near:  # one end of each range is the match, unless it was removed
+    ):  # one end of each range is the match, unless it was removed
         recent = plan[subscription + SUB_RECENT] != 0
         ends = shrink_to_order(plan, part, block, arena, cells, width, scratch, not recent, recent)
         if ends == NO_MATCH:
