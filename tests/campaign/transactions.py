@@ -21,7 +21,8 @@ from concordant.sim.transaction_load import WORKLOADS, scene
 from concordant.sim.transactions import simulate_transactions
 from concordant.transact.actions import Kind
 from tests.campaign.shape import Options, Report
-from tests.detection.transaction_bugs import BUGS, SCENE_COUNT_MAX, scenes_to_find
+from tests.detection.transaction_bugs import SCENE_COUNT_MAX, scenes_to_find
+from tests.detection.transaction_edge_bugs import BUGS
 
 NAME = "transactions"
 

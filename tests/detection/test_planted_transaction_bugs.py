@@ -7,12 +7,12 @@ import pytest
 from concordant.sim.transaction_load import WORKLOADS, scene
 from concordant.sim.transactions import simulate_transactions
 from tests.detection.transaction_bugs import (
-    BUGS,
     SCENE_COUNT_MAX,
     TransactionBug,
     planted,
     scenes_to_find,
 )
+from tests.detection.transaction_edge_bugs import BUGS
 
 CLEAN_COUNT = 2
 

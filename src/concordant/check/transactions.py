@@ -85,6 +85,8 @@ class Run(msgspec.Struct):
     """By broker: did a replay of its log come to the same state?"""
     forgetful: frozenset[str] = frozenset()
     """Clients that lost their memory."""
+    enters: str = ""
+    """The client whose events enter the common order, if there is one."""
 
     def outcomes(self) -> dict[str, bool]:
         """What was decided, by transaction: as brokers said, or clients were told. (A broker that
@@ -300,6 +302,29 @@ def progress(run: Run) -> Verdict:
     return Verdict("Progress", count)
 
 
+def entry(run: Run) -> Verdict:
+    """What is committed enters the common order, and nothing else does: every event once, those of
+    a transaction in the order of their operations, and where commits are ordered, in that order."""
+    outcomes = run.outcomes()
+    got = run.delivered[run.enters]
+    count = 0
+    first: dict[str, int] = {}
+    for tx in run.transactions.values():
+        mine = [one.event.id for one in tx.in_order if one.event is not None]
+        wanted = mine if outcomes.get(tx.tx) else []
+        has = [id for id in got if id in mine]
+        count += len(wanted)
+        if has != wanted:
+            sentence = f"of {tx.tx}, {has or 'nothing'} entered, and {wanted or 'nothing'} must"
+            return Verdict("Entry", count, Violation(sentence))
+        if has:
+            first[tx.tx] = got.index(has[0])
+    order = [first[tx] for tx in run.commit_order if tx in first]
+    if order != sorted(order):
+        return Verdict("Entry", count, Violation("transactions did not enter as they committed"))
+    return Verdict("Entry", count)
+
+
 def tables(run: Run) -> Verdict:
     """I4: at rest, the tables of all brokers follow from what is advertised and subscribed."""
     return check_tables(run.tree, run.advertisements, run.subscriptions, run.tables)
@@ -311,6 +336,8 @@ def check_transactions(run: Run, *, isolated: bool, order: Sequence[str] | None)
     found += [names(run), tables(run), regular(run), progress(run)]
     if run.replayed:
         found.append(replayed(run))
+    if run.enters:
+        found.append(entry(run))
     if isolated:
         found.append(commit_order(run))
     if order is not None:

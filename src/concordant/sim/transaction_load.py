@@ -71,6 +71,9 @@ class Scene(msgspec.Struct, frozen=True):
     transaction_us: int = PATIENT_US
     serial: bool = False
     """Even without isolation, events reach whom they would reach one after the other."""
+    residents: tuple[str, ...] = ()
+    """Clients of the nodes themselves, one at each broker; what the first is given enters the
+    common order."""
 
     @property
     def disturbed(self) -> bool:
@@ -306,6 +309,19 @@ def _advertise_or_subscribe(rng: Random, clients: tuple[str, ...]) -> _Load:
     return [], [Plan(one, (Advertise("a", wanted),)), Plan(two, (Subscribe("s", wanted),))]
 
 
+def _entering(rng: Random, clients: tuple[str, ...]) -> _Load:
+    """Who publishes advertises just before, and nothing ever until then (`scene` does that): no
+    subscription was attracted to it yet."""
+    plans = []
+    for number in range(rng.randint(1, 4)):
+        author, other = rng.choice(clients[:2]), rng.choice(clients[2:])
+        mine = [Publish("Work", {"n": number, "k": k}) for k in range(rng.randint(1, 3))]
+        theirs = (Advertise(f"own{number}", filter_of("Work")), Publish("Work", {"n": number}))
+        calls = (call(other, *theirs),) if rng.random() < 0.5 else ()
+        plans.append(Plan(author, (mine[0], *calls, *mine[1:])))
+    return [], plans
+
+
 WORKLOADS: dict[str, Callable[[Random, tuple[str, ...]], _Load]] = {
     "dispatch": _dispatch,
     "forgetful": _dispatch,
@@ -319,6 +335,7 @@ WORKLOADS: dict[str, Callable[[Random, tuple[str, ...]], _Load]] = {
     "newcomers": _newcomers,
     "second thoughts": _second_thoughts,
     "unanswered": _unanswered,
+    "entering": _entering,
 }
 _SERIAL = ("dispatch", "forgetful", "alone", "figure 2", "late publication", "second thoughts")
 _OFTEN_ABORTED = ("second thoughts",)
@@ -329,8 +346,14 @@ def scene(kind: Kind, workload: str, seed: int, *, faults: bool | None = None) -
     rng = Random(f"{seed}/{workload}")
     clients = ("c1", "c2", "c3", "c4", "c5")[: rng.randint(4, 5)]
     tree = tree_of(rng, rng.randint(1, BROKER_COUNT_MAX), clients)
+    residents: tuple[str, ...] = ()
+    if workload == "entering":
+        residents = tuple(f"resident-{broker}" for broker in tree.neighbours)
+        homes = dict(zip(residents, tree.neighbours, strict=True))
+        tree = msgspec.structs.replace(tree, edges={**tree.edges, **homes})
     more, plans = WORKLOADS[workload](rng, clients)
-    setup = [change for client in clients for change in _common(client)] + more
+    usual = clients[2:] if workload == "entering" else clients
+    setup = [change for client in usual for change in _common(client)] + more
     reliable = rng.random() < 0.4 if faults is None else faults
     disturbed = reliable or rng.random() < 0.25
     begun = []
@@ -341,9 +364,18 @@ def scene(kind: Kind, workload: str, seed: int, *, faults: bool | None = None) -
     disruptions = _disruptions(rng, tree, reliable) if disturbed else ()
     if workload == "forgetful" and reliable:
         disruptions = tuple(_forgetting(rng, one) for one in begun)
+    if residents and reliable:
+        crash = Disruption("crash", residents[0], rng.randrange(SPAN_US), rng.randrange(1, SPAN_US))
+        disruptions = (*disruptions, crash)
     impatient = bool(disruptions) or (disturbed and rng.random() < 0.3) or workload == "unanswered"
     low_us = rng.choice((200, 2_000))
     uniform = Latency("uniform", low_us, low_us * rng.choice((2, 10, 40)))
+    changes = tuple(_changes(rng, clients)) if workload == "changing" else ()
+    if workload == "entering":
+        late = Advertise("late", filter_of())
+        first = {one.plan.client: one.at_us for one in sorted(begun, key=lambda one: -one.at_us)}
+        changes = tuple((at, client, late) for client, at in first.items())
+        begun = [msgspec.structs.replace(one, at_us=one.at_us + 1) for one in begun]
     return Scene(
         seed,
         kind,
@@ -351,7 +383,7 @@ def scene(kind: Kind, workload: str, seed: int, *, faults: bool | None = None) -
         tree,
         tuple(setup),
         tuple(begun),
-        changes=tuple(_changes(rng, clients)) if workload == "changing" else (),
+        changes=changes,
         events=tuple(_events(rng, clients)),
         disruptions=disruptions,
         loss=rng.choice((0.0, 0.05, 0.2)) if reliable else 0.0,
@@ -362,6 +394,7 @@ def scene(kind: Kind, workload: str, seed: int, *, faults: bool | None = None) -
         ),
         transaction_us=rng.choice((100_000, 1_000_000, 3_000_000)) if impatient else PATIENT_US,
         serial=workload in _SERIAL,
+        residents=residents,
     )
 
 
@@ -378,9 +411,11 @@ def _common(client: str) -> list[tuple[str, Change]]:
 def _disruptions(rng: Random, tree: Tree, crashes: bool) -> tuple[Disruption, ...]:
     found = []
     clients, brokers = list(tree.edges), list(tree.neighbours)
+    own = [one for one in clients if not one.startswith("resident-")]
     for _ in range(rng.randint(0, 4)):
         kind = rng.choice(("crash", "crash", "pause", "amnesia")) if crashes else "pause"
-        nodes = clients if kind == "amnesia" else clients + brokers
+        # A resident's log lies beside its broker's: it does not forget.
+        nodes = own if kind == "amnesia" else clients + brokers
         if not crashes:
             nodes = clients
         at_us, for_us = rng.randrange(SPAN_US), rng.randrange(1, SPAN_US)

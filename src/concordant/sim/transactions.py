@@ -32,6 +32,7 @@ from concordant.transact.broker import IsolatedBroker, SharedBroker
 from concordant.transact.client import TransactClient, outcome_of, trigger_of
 from concordant.transact.messages import WIRE
 from concordant.transact.options import TransactOptions
+from concordant.transact.resident import Resident
 
 SETUP_US = 4_000_000
 """So long the setup has to arrive, before the first plan."""
@@ -97,6 +98,7 @@ class Stage:
             watch=self._watch,
             step_count_max=STEP_COUNT_MAX,
         )
+        self.run.enters = scene.residents[0] if scene.residents else ""
         self.world.on_delivery = self._delivered
         self._plans: dict[str, Plan] = {}
         self._forgetful: set[str] = set()
@@ -124,7 +126,10 @@ class Stage:
         return Reliable(core, wire=WIRE, brokers=near, options=self._links)
 
     def client(self, name: str) -> Machine:
-        core = TransactClient(name, broker=self.scene.tree.edges[name])
+        broker = self.scene.tree.edges[name]
+        core = TransactClient(name, broker=broker)
+        if name in self.scene.residents:
+            core = Resident(name, broker=broker, enters=name == self.run.enters)
         if not self.scene.reliable:
             return core
         return Reliable(core, wire=WIRE, client=True, options=self._links)
