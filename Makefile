@@ -60,7 +60,7 @@ campaign: $(STAMP)  ## run the long search for violations, planted bugs included
 bench: $(STAMP) kernel  ## measure, as ratios in one interleaved run
 	@$(BIN)/python -m bench
 
-bench-peers: $(STAMP) kernel  ## the same question to Flink SQL, in an environment of its own
+bench-peers: $(STAMP) kernel  ## the same question to Flink SQL, the same messages to JGroups
 	@$(BIN)/python -m bench.peers
 
 format: $(STAMP)  ## write the code in the common form

@@ -103,7 +103,7 @@ def page(measured: Sequence[Measured]) -> str:
         "",
         "## Goals",
         "",
-        *_markdown(
+        *markdown(
             ["what", "goal", "measured"],
             [[goal.what, goal.wanted, goal.measured] for one in sections for goal in one.goals],
             [False, True, True],
@@ -115,7 +115,7 @@ def page(measured: Sequence[Measured]) -> str:
         parts += ["", f"## {section.title}", "", section.note, "", f"*{when}.*", ""]
         if section.plot is not None:
             parts += [f"![{section.title}](plots/{section.name}.png)", ""]
-        parts += _markdown(
+        parts += markdown(
             [column.label for column in section.columns],
             [[column.text(row) for column in section.columns] for row in section.rows],
             [column.show != "text" for column in section.columns],
@@ -123,6 +123,7 @@ def page(measured: Sequence[Measured]) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _markdown(heads: list[str], rows: list[list[str]], right: list[bool]) -> list[str]:
+def markdown(heads: list[str], rows: list[list[str]], right: list[bool]) -> list[str]:
+    """A table, line by line; columns of numbers stand to the right."""
     rule = ["--:" if one else "---" for one in right]
     return [f"| {' | '.join(cells)} |" for cells in (heads, rule, *rows)]

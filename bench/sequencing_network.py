@@ -171,7 +171,7 @@ async def main(name: str, where: str) -> None:
                     await asyncio.sleep(0.01)
                 said = {}
             elif "measure" in asked:
-                said = await _publish(end, asked["measure"], asked["batch"], asked["seconds"])
+                said = await publish(end, asked["measure"], asked["batch"], asked["seconds"])
             else:
                 said = {"total": end.counts[asked["count"]].total, "cpu_s": process_time()}
             sys.stdout.write(json.dumps(said) + "\n")
@@ -189,7 +189,7 @@ def _cluster(ports: dict[str, int], topics: list[str]) -> str:
     return "\n".join([*tables, "[placed]", f'"sequencer/sequencer" = "{first}"', *placed])
 
 
-async def _publish(end: End, name: str, batch: int, seconds: float) -> dict[str, float]:
+async def publish(end: End, name: str, batch: int, seconds: float) -> dict[str, float]:
     """Publish with a window under way until the time is over, and wait for all of it."""
     count = end.counts[name]
     count.latencies_us = []

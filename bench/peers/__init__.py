@@ -1,7 +1,6 @@
-"""The kernel beside a peer: Flink SQL `MATCH_RECOGNIZE` on the same file.
+"""Concordant beside its peers: Flink SQL `MATCH_RECOGNIZE`, and the total order of JGroups.
 
-`python -m bench.peers`, or `make bench-peers`. Flink lives in an environment of its own
-(`.venv-flink`, made on demand) and runs in a child process with one warm JVM; Concordant runs in
-processes of this environment; the two take turns. Before anything is timed, both must give the
-very same matches.
+`python -m bench.peers`, or `make bench-peers`. A peer is fetched on demand and runs in processes of
+its own (Flink with an environment of its own, `.venv-flink`); the sides take turns. Before anything
+counts, both must give the very same matches, or all members of a group the very same sequence.
 """

@@ -1,12 +1,13 @@
-"""Run the comparison: `python -m bench.peers [--quick] [--rows N] [--rounds N] [--write-docs]`.
+"""Run the comparisons: `python -m bench.peers [--only flink|jgroups] [--quick] [--write-docs] …`.
 
-Exit codes: 0 measured, 1 the two sides disagree, 2 Java or PyFlink cannot be had, 3 Flink failed,
+Exit codes: 0 measured, 1 the two sides disagree, 2 a peer or Java cannot be had, 3 a peer failed,
 130 interrupted. Nothing passes or fails by time.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import platform
 import sys
@@ -19,7 +20,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench.peers import agreement, environment, report
+import bench.report
+from bench.peers import agreement, environment, groups, groups_page, report
 from bench.peers.flink import MODES, Flink, FlinkError
 from bench.peers.kernel_side import Concordant
 from bench.peers.quotes import SYMBOLS, Triple, spaced, write_day, write_quotes
@@ -39,17 +41,26 @@ class Disagreement(Exception):  # noqa: N818 - a finding, and no error of the pr
 
 def main(arguments: list[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
-    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     try:
-        result = _compare(given, console)
+        for peer in given.only or PEERS:
+            PEERS[peer](given, console)
     except environment.Unavailable as missing:
         return _complain(str(missing), 2)
-    except Disagreement as found:
+    except (Disagreement, groups.DifferentOrder) as found:
         return _complain(str(found), 1)
     except FlinkError as error:
         return _complain(f"Flink failed: {error}", 3)
+    except groups.GroupError as error:
+        return _complain(str(error), 3)
     except KeyboardInterrupt:
-        return _complain("interrupted; nothing was written", 130)
+        return _complain("interrupted; nothing more was written", 130)
+    return 0
+
+
+def _flink(given: argparse.Namespace, console: Console) -> None:
+    """Flink SQL beside the kernel and Spark."""
+    result = _compare(given, console)
     for table in report.tables(result):
         console.print(table)
     for line in report.goals(result):
@@ -61,17 +72,36 @@ def main(arguments: list[str] | None = None) -> int:
     if given.write_docs:
         _PAGE.write_text(report.page(result), encoding="utf-8")
         console.print(f"page: {_PAGE}")
-    return 0
+
+
+def _groups(given: argparse.Namespace, console: Console) -> None:
+    """JGroups beside our total orders."""
+    rounds, seconds = (1, 0.5) if given.quick else (given.rounds, 1.5)
+    about = bench.report.machine() | {"java": environment.java(), "rounds": rounds}
+    section = asyncio.run(
+        groups.compare(rounds=rounds, seconds=seconds, quick=given.quick, say=console.print)
+    )
+    bench.report.show(section, console)
+    if given.write_docs:
+        groups_page.PAGE.write_text(groups_page.page(section, about), encoding="utf-8")
+        console.print(f"page: {groups_page.PAGE}")
+
+
+PEERS: dict[str, Callable[[argparse.Namespace, Console], None]] = {
+    "flink": _flink,
+    "jgroups": _groups,
+}
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m bench.peers", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROWS:,} rows")
-    parser.add_argument("--rows", type=int, metavar="N", help=f"default: {FULL_ROWS:,}")
+    parser.add_argument("--only", choices=PEERS, nargs="+", metavar="PEER", default=None)
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROWS:,} rows, few members")
+    parser.add_argument("--rows", type=int, metavar="N", help=f"Flink; default: {FULL_ROWS:,}")
     parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("out/bench"), metavar="DIR")
-    parser.add_argument("--write-docs", action="store_true", help=f"write {_PAGE}")
+    parser.add_argument("--write-docs", action="store_true", help="write their pages in docs")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""What Flink needs and Concordant does not: Java, and PyFlink in an environment of its own.
+"""What peers need and Concordant does not: Java, and PyFlink in an environment of its own.
 
 Whatever is missing is one sentence (`Unavailable`), never a traceback.
 """
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 FLINK = "2.3.0"
-JAVA_MIN = 11
+JAVA_MIN = 17
 _VENV = Path(".venv-flink")
 
 
@@ -20,19 +20,25 @@ class Unavailable(Exception):  # noqa: N818 - it says what is wrong with the mac
     """The benchmark cannot run here; the text says why and what to do."""
 
 
-def java() -> str:
-    """The version of the Java that PyFlink will start."""
+def java_program() -> str:
+    """The Java that JAVA_HOME names, or the one in the path."""
     home = os.environ.get("JAVA_HOME")
-    program = str(Path(home, "bin", "java")) if home else "java"
+    return str(Path(home, "bin", "java")) if home else "java"
+
+
+def java() -> str:
+    """The version of that Java."""
     try:
-        shown = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
+        shown = subprocess.run(
+            [java_program(), "-version"], capture_output=True, text=True, check=False
+        )
     except OSError:
         shown = None
     found = re.search(r'version "((?:1\.)?(\d+)[^"]*)"', shown.stderr) if shown else None
     if found is None or int(found[2]) < JAVA_MIN:
         raise Unavailable(
-            f"Found {'Java ' + found[1] if found else 'no Java'}, and Flink needs Java {JAVA_MIN} "
-            "or later: install one (Debian and Ubuntu: openjdk-17-jre-headless) or set JAVA_HOME."
+            f"Found {'Java ' + found[1] if found else 'no Java'}, and Java {JAVA_MIN} or later is "
+            "needed: install one (Debian and Ubuntu: openjdk-17-jdk-headless) or set JAVA_HOME."
         )
     return found[1]
 
