@@ -1,4 +1,4 @@
-"""One door for applications: publish events, and subscribe to them in a chosen order.
+"""One door for applications: publish events, subscribe to them in a chosen order, transactions.
 
     async with Bus.open("memory:") as bus:
         async with bus.subscribe("Order then Payment", order="total strict", ...) as found:
@@ -8,9 +8,10 @@
 
 `memory:` is a whole cluster of one node inside this process; `tcp://host:port` is the door of a
 node (`concordant node`), `nats://host:port/CLUSTER/NODE` the same through a NATS server, and
-everything else is alike. The bus finds the node that a name
-belongs to, connects again when a connection breaks, and neither loses nor doubles anything while it
-lives. `Bus.blocking` is the same for programs without an event loop.
+everything else is alike. The bus finds the node that a name belongs to, connects again when a
+connection breaks, and neither loses nor doubles anything while it lives. `bus.transaction` is a
+block of operations of which all take effect or none. `Bus.blocking` is the same for programs
+without an event loop.
 """
 
 from __future__ import annotations
@@ -18,34 +19,42 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import ssl
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 import msgspec
 
-from concordant.errors import UsageError
+from concordant.errors import ConcordantError, UsageError
 from concordant.machine.effects import Delivery
 from concordant.machine.instant import Duration
 from concordant.net.caller import Caller, CallerOptions, MovedAway
 from concordant.net.cluster import address_of
-from concordant.net.given import given_of
+from concordant.net.entry import connect, entry_of, nats_parts, trusting
+from concordant.net.given import batch_of, given_of
 from concordant.net.handles import Pen, Reading
+from concordant.net.membership import Blocking, Membership
 from concordant.net.node import Node, memory_cluster
 from concordant.net.roles import strategy_of
 from concordant.net.session import (
-    FRAME_BYTES_MAX,
     Channel,
-    Given,
     MemoryChannel,
-    StreamChannel,
     Subscribes,
 )
+from concordant.net.transactions import Door, Handler, Planning, TakeEvent, Transaction
+from concordant.transact.actions import Aborted, Committed, Kind
 
-__all__ = ["BlockingBus", "BlockingSubscription", "Bus", "Delivery", "Subscription"]
+__all__ = [
+    "Aborted",
+    "BlockingBus",
+    "BlockingSubscription",
+    "Bus",
+    "Committed",
+    "Delivery",
+    "Subscription",
+]
 
 _MOVES_MAX = 3
 """A name belongs to one node; being sent on more often than this is a wrong cluster file."""
@@ -65,31 +74,39 @@ class Bus:
         authority: str = "",
         strategies: Iterable[str] | None = None,
         topics: Mapping[str, Mapping[str, str]] | None = None,
+        transactions: Literal["", "shared", "isolated"] = "",
         options: CallerOptions | None = None,
     ) -> None:
         """
         `name` is the source of what is published; without one, a name is drawn. `token` is what the
         cluster wants to see of applications. `authority` is a file with the certificate of the
         authority that signed the nodes': with it, connections are secured by TLS. A bus in memory
-        is told here what else a cluster file says: the `strategies` that it offers, and the kinds
-        of attributes by topic.
+        is told here what else a cluster file says: the `strategies` and `transactions` that it
+        offers, and the kinds of attributes by topic.
         """
         self.name = name or f"app-{secrets.token_hex(8)}"
         self._drawn = not name
         self._url = url
         self._token = token
         self._options = options
-        self._tls = _trusting(authority) if authority else None
+        self._tls = trusting(authority) if authority else None
         self._strategies = tuple(strategies) if strategies is not None else None
         self._topics = topics
+        self._transactions = transactions
+        self._membership = Membership(self.name, self._at_home, drawn=self._drawn)
         self._callers: dict[str, Caller] = {}
         self._node: Node | None = None
         self._calls: Any = None
         """Through NATS: the doors that are called."""
         self._sessions: set[asyncio.Task[None]] = set()
-        self._pen: Pen | None = None
+        self._pen: tuple[Caller, Pen] | None = None
+        self._reading: dict[Subscription, bool] = {}
+        """Subscriptions that tell what the application has seen by them."""
+        self._known: dict[str, bytes] = {}
+        """What was seen by a subscription, and the node where we publish was not told yet."""
         self._picking = asyncio.Lock()
-        self._entry = _entry(url, in_memory=strategies is not None or topics is not None)
+        said = strategies is not None or topics is not None or bool(transactions)
+        self._entry = entry_of(url, in_memory=said)
 
     @classmethod
     def open(cls, url: str = "memory:", **options: Any) -> Bus:
@@ -105,9 +122,10 @@ class Bus:
         if self._url.startswith("nats:"):
             from concordant.net.nodes_over_nats import Calls  # needs nats-py
 
-            self._calls = Calls(*_nats_parts(self._url)[:2])
+            self._calls = Calls(*nats_parts(self._url)[:2])
         elif not self._entry:
-            self._node = Node(memory_cluster(self._strategies, self._topics), "memory")
+            cluster = memory_cluster(self._strategies, self._topics, self._transactions)
+            self._node = Node(cluster, "memory")
             await self._node.start(door=False)
         try:
             await self._caller(self._entry)
@@ -126,6 +144,7 @@ class Bus:
 
     async def close(self) -> None:
         """Hang up; a node in memory ends, and what nobody took is gone with it."""
+        await self._membership.stop()
         for caller in self._callers.values():
             await caller.stop()
         self._callers.clear()
@@ -157,19 +176,23 @@ class Bus:
             event = given_of(row if time is None else {**row, "time": time})
             given = [msgspec.structs.replace(event, others=tuple(topics))]
         else:
-            given = _batch(events)
-        pen = await self._publisher()
+            given = batch_of(events)
+        caller, pen = await self._publisher()
         if not given:
             return ""
-        last = await pen.publish(given)
+        for one in list(self._reading):
+            await one.recall(caller)
+        known, self._known = self._known, {}
+        last = await pen.publish(given, tuple(known.values()))
         return given[-1].id or f"{pen.source}:{last}"
 
-    async def _publisher(self) -> Pen:
+    async def _publisher(self) -> tuple[Caller, Pen]:
+        async def begin(caller: Caller) -> tuple[Caller, Pen]:
+            return caller, await caller.pen(self.name, drawn=self._drawn)
+
         async with self._picking:
             if self._pen is None:
-                self._pen = await self._at_home(
-                    lambda caller: caller.pen(self.name, drawn=self._drawn)
-                )
+                self._pen = await self._at_home(begin)
         return self._pen
 
     # --- subscribe ------------------------------------------------------------------------------
@@ -208,6 +231,34 @@ class Bus:
 
         return await self._at_home(begin)
 
+    # --- transactions ---------------------------------------------------------------------------
+
+    @overload
+    def transaction(self, kind: Literal["static"]) -> Planning: ...
+
+    @overload
+    def transaction(self, kind: Literal["isolated", "open"]) -> Transaction: ...
+
+    def transaction(self, kind: Kind) -> Planning | Transaction:
+        """Operations of this bus, and of those whom it triggers: all take effect, or none.
+
+            async with bus.transaction("static") as tx:
+                tx.publish("Order", {"order_id": 17})
+            assert isinstance(tx.outcome, Committed)
+
+        It commits at the end of the block, and aborts if the block raises. What it publishes enters
+        the order levels of all subscribers when it commits.
+        """
+        door = self._membership.door()
+        return door.transaction("static") if kind == "static" else door.transaction(kind)
+
+    async def participant(
+        self, handler: Handler | None = None, *, take: TakeEvent | None = None
+    ) -> Door:
+        """This bus in the transactions of others: `handler` acts when a trigger comes, and `take`
+        is given the events of what was subscribed in transactions, or by the participant."""
+        return await self._membership.participant(handler, take)
+
     # --- doors ----------------------------------------------------------------------------------
 
     async def _at_home(self, ask: Callable[[Caller], Awaitable[T]]) -> T:
@@ -242,7 +293,7 @@ class Bus:
             return self._connect_in_memory
         if self._calls is not None:
             return partial(self._calls.open, door)
-        return self._connect_to(door)
+        return partial(connect, *address_of(door, place=self._url), self._tls)
 
     async def _connect_in_memory(self) -> Channel:
         assert self._node is not None
@@ -251,17 +302,6 @@ class Bus:
         self._sessions.add(task)
         task.add_done_callback(self._sessions.discard)
         return mine
-
-    def _connect_to(self, door: str) -> Callable[[], Awaitable[Channel]]:
-        host, port = address_of(door, place=self._url)
-
-        async def connect() -> Channel:
-            reader, writer = await asyncio.open_connection(
-                host, port, ssl=self._tls, limit=FRAME_BYTES_MAX
-            )
-            return StreamChannel(reader, writer, side="application")
-
-        return connect
 
 
 class Subscription:
@@ -272,6 +312,7 @@ class Subscription:
         self._asked = asked
         self._caller: Caller | None = None
         self._reading: Reading | None = None
+        self._recalled_count = 0
 
     @property
     def taken(self) -> int:
@@ -300,7 +341,19 @@ class Subscription:
     async def _begun(self) -> Reading:
         if self._reading is None:
             self._caller, self._reading = await self._bus._read(self._asked)
+            if strategy_of(self._asked.order, self._asked.strategy).learns is not None:
+                self._bus._reading[self] = True
         return self._reading
+
+    async def recall(self, caller: Caller | None) -> None:
+        """Keep for the next publication what was seen by it, if another node takes that."""
+        reading = self._reading
+        if reading is None or self._caller is None or self._caller is caller:
+            return
+        seen_count = reading.seen_count
+        if seen_count > self._recalled_count:
+            self._bus._known[reading.id] = await self._caller.recall(reading)
+            self._recalled_count = seen_count
 
     async def move(self, *nodes: str) -> None:
         """Let the brokers of these nodes serve a subscription of causal order from now on.
@@ -323,6 +376,10 @@ class Subscription:
     async def _end(self, *, keep: bool) -> None:
         if self._reading is not None and self._caller is not None:
             self._reading.take(tell=True)
+            if self._bus._reading.pop(self, False):
+                with contextlib.suppress(ConcordantError):
+                    pen = self._bus._pen
+                    await self.recall(pen[0] if pen is not None else None)
             with contextlib.suppress(UsageError):  # the bus is closed, and so is this
                 await self._caller.end(self._reading, keep=keep)
 
@@ -387,6 +444,14 @@ class BlockingBus:
         """As `Bus.publish`."""
         return self._run(self._opened.publish(events, attributes, **options))
 
+    def transaction(self, kind: Kind) -> Blocking:
+        """As `Bus.transaction`, by `with`; its operations are not awaited."""
+
+        async def begin() -> Planning | Transaction:
+            return self._opened.transaction(kind)
+
+        return Blocking(self._run, self._run(begin()))
+
     def subscribe(self, text: str, **options: Any) -> BlockingSubscription:
         """As `Bus.subscribe`; to be entered by `with`, and read by `for`."""
         return BlockingSubscription(self, self._opened.subscribe(text, **options))
@@ -426,55 +491,3 @@ class BlockingSubscription:
                 return await self._subscription.__anext__()
 
         return self._run(wait())
-
-
-# --- arguments ------------------------------------------------------------------------------------
-
-
-def _batch(rows: Iterable[Mapping[str, Any]]) -> list[Given]:
-    found = []
-    for number, row in enumerate(rows, 1):
-        try:
-            found.append(given_of(row))
-        except UsageError as error:
-            raise error.located(f"event {number}") from None
-    return found
-
-
-def _entry(url: str, *, in_memory: bool) -> str:
-    """The door of a URL, or the node behind NATS; nothing for the memory."""
-    kind, colon, rest = url.partition(":")
-    if kind == "memory" and colon and not rest:
-        return ""
-    if in_memory:
-        raise UsageError(
-            "strategies and topics are named by the cluster file", hint="leave them out"
-        )
-    if kind == "tcp" and rest.startswith("//"):
-        door = rest.removeprefix("//").rstrip("/")
-        address_of(door, place=url)
-        return door
-    if kind == "nats":
-        return _nats_parts(url)[2]
-    raise UsageError(
-        f"{url!r} is no address of a bus",
-        hint="write memory:, tcp://host:port of a node's door, or nats://host:port/CLUSTER/NODE",
-    )
-
-
-def _nats_parts(url: str) -> tuple[str, str, str]:
-    """The NATS server, the cluster and the node of a URL."""
-    server, _, path = url.removeprefix("nats://").partition("/")
-    cluster, _, node = path.rstrip("/").rpartition("/")
-    if not url.startswith("nats://") or not server or not cluster or not node:
-        raise UsageError(
-            f"{url!r} is no address of a bus", hint="write nats://host:port/CLUSTER/NODE"
-        )
-    return f"nats://{server}", cluster, node
-
-
-def _trusting(authority: str) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=authority)
-    except (OSError, ssl.SSLError) as error:
-        raise UsageError(f"it cannot be used: {error}", place=authority) from None

@@ -18,6 +18,7 @@ import pytest
 from concordant.causal import inbox as inbox_module
 from concordant.causal import recovery
 from concordant.causal import service as service_module
+from concordant.causal import subscriber as subscriber_module
 from concordant.causal.broker import Broker
 from concordant.causal.burial import Burial
 from concordant.causal.flush import Flush
@@ -27,14 +28,14 @@ from concordant.causal.line import Line
 from concordant.causal.messages import Carried, Ordered
 from concordant.causal.options import Profile
 from concordant.causal.outbox import Outbox
-from concordant.causal.records import Passed
+from concordant.causal.records import Learnt, Passed
 from concordant.causal.retained import Retained
 from concordant.causal.service import Service
 from concordant.causal.stability import Stability
 from concordant.causal.state import BrokerState, SubscriberState
 from concordant.causal.subscriber import Subscriber
 from concordant.causal.vector import join
-from concordant.sim.causal import Act, Case, play
+from concordant.sim.causal import Act, Case, Client, play
 from concordant.sim.causal_cases import Mix, drawn
 from concordant.sim.scenario import Fault
 
@@ -133,12 +134,38 @@ def _in_one_line(case: Case) -> Case:
 
 def _given_up_in_one_line(case: Case) -> Case:
     """A broker is silent for so long that its clients turn to others, and then goes on."""
-    pause = Fault("pause", 45, 105, node=case.brokers[0])
+    pause = Fault("pause", 28, 80, node=case.brokers[0])
     return _in_one_line(msgspec.structs.replace(case, faults=(*case.faults, pause)))
 
 
 def _dies_in_one_line(case: Case) -> Case:
     return _in_one_line(_sudden_death(case))
+
+
+def _apart(case: Case) -> Case:
+    """Whoever publishes does it by another client, and what is said takes its time."""
+    clients: list[Client] = []
+    for one in case.clients:
+        if one.publishes and one.topics:
+            pen = Client(f"{one.name}/pen", (), one.homes[::-1], publishes=True)
+            clients += (msgspec.structs.replace(one, publishes=False, pen=pen.name), pen)
+        else:
+            clients.append(one)
+    slow = Fault("reordering", 0, 140, share=0.5, delay_ms=20)
+    return msgspec.structs.replace(case, clients=tuple(clients), faults=(slow,))
+
+
+def _apart_and_crashing(case: Case) -> Case:
+    """Who publishes for another crashes as soon as the event is kept, and what it sent is lost."""
+    apart = _apart(case)
+    pens = {one.name: one.pen for one in apart.clients}
+    crashes = tuple(
+        Fault("crash", int(act.at_ms) + 1, 2, node=pens[act.client])
+        for act in apart.acts
+        if act.publish
+    )
+    loss = Fault("loss", 0, 140, share=0.6)
+    return msgspec.structs.replace(apart, faults=(*apart.faults, loss, *crashes))
 
 
 def _kills(fault: Fault) -> bool:
@@ -769,3 +796,29 @@ def _(patch: pytest.MonkeyPatch) -> None:
         correct(self, now, msgspec.structs.replace(given, records=kept), out)
 
     patch.setattr(Broker, "_start", start)
+
+
+@bug(
+    "a publisher does not learn what its application has seen elsewhere",
+    *("I1", "I2", "I6"),
+    sharpen=_apart,
+    dies_at=2,
+)
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Subscriber, "_learn", lambda self, known: None)
+
+
+@bug(
+    "what a publisher was told is forgotten in a crash",
+    *("I1", "I2", "I6"),
+    sharpen=_apart_and_crashing,
+    dies_at=21,
+)
+def _(patch: pytest.MonkeyPatch) -> None:
+    real = recovery.recovered
+
+    def without(state: SubscriberState, records: Any, *, total: bool) -> Any:
+        kept = tuple(one for one in records if not isinstance(one, Learnt))
+        return real(state, kept, total=total)
+
+    patch.setattr(subscriber_module, "recovered", without)

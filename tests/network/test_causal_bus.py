@@ -12,12 +12,17 @@ from pathlib import Path
 import pytest
 
 from concordant.bus import Bus, Subscription
+from concordant.causal.messages import Known
+from concordant.causal.subscriber import Subscriber
 from concordant.errors import UsageError
 from concordant.net.cluster import Cluster, cluster_from
+from concordant.net.known import Seal
 from concordant.net.node import Node
+from concordant.net.session import Given
 from tests.ports import free_ports
 
 NAMES = ("n1", "n2", "n3")
+RUNNING: dict[str, Node] = {}
 
 
 @asynccontextmanager
@@ -36,10 +41,19 @@ async def nodes(strategy: str) -> AsyncIterator[Cluster]:
     try:
         for node in running:
             await node.start()
+            RUNNING[node.name] = node
         yield cluster
     finally:
         for node in running:
             await node.stop()
+
+
+def context_of(name: str) -> dict[str, int]:
+    """By topic: how much of it comes before what is published at a node."""
+    assert RUNNING[name]._door is not None
+    publisher = RUNNING[name]._door.inlet._feeds["causal"].publisher
+    assert isinstance(publisher, Subscriber)
+    return {topic: sum(row.values()) for topic, row in publisher.state.context.items()}
 
 
 async def taken(found: Subscription, count: int) -> list[tuple[str, int]]:
@@ -105,6 +119,38 @@ async def test_a_subscription_moves_from_node_to_node_and_misses_nothing(
                     assert [n for t, n in seen if t == topic] == list(range(30))
                 if strategy == "gossip":
                     assert await taken(staying, 60) == seen
+
+
+async def test_what_is_published_at_another_node_comes_after_what_was_seen() -> None:
+    async with nodes("causal") as cluster, asyncio.timeout(60):
+        home, away = NAMES[0], NAMES[1]
+        name = next(f"app-{n}" for n in range(99) if cluster.home(f"app-{n}") == away)
+        url = f"tcp://{cluster.nodes[home].door}"
+        async with Bus(url) as sensor, Bus(url, name=name) as controller:
+            async with controller.subscribe("North", order="causal") as seen:
+                await sensor.publish("North", {"n": 1})
+                await anext(seen)
+                await controller.publish("South", {"n": 2})
+                assert context_of(away)["North"] == 1
+                await sensor.publish("North", {"n": 3})
+                await anext(seen)
+            await controller.publish("South", {"n": 4})  # also after the subscription is over
+            assert context_of(away)["North"] == 2
+
+
+async def test_what_was_seen_has_to_be_sealed_by_a_node() -> None:
+    async with nodes("causal") as cluster, asyncio.timeout(60):
+        door = cluster.nodes[NAMES[0]].door
+        for forged in (
+            b"",
+            b"\0" * 40,
+            Seal("other").close("causal", Known({"North": {"x": 9}}, 9)),
+        ):
+            async with Bus(f"tcp://{door}") as bus:
+                _, pen = await bus._publisher()
+                with pytest.raises(UsageError, match="not sealed by a node"):
+                    await pen.publish([Given("South", {})], (forged,))
+        assert context_of(NAMES[0]) == {}
 
 
 def test_the_example_misses_no_fire_while_the_patrol_moves() -> None:

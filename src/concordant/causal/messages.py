@@ -112,7 +112,10 @@ class Resolved(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Known(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """From a subscription to the publisher of its node: what the application is given now."""
+    """What an application has seen, for who publishes for it: what it publishes comes after.
+
+    From a subscription to the publisher of its node; by the application itself to another node.
+    """
 
     context: Vector
     round: int
@@ -209,10 +212,13 @@ class Ack(msgspec.Struct, frozen=True, tag=True, gc=False):
 
     session: int
     last: Vector
-    have: Vector
+    floor: Vector
+    """Up to here it was sent everything when it attached; empty when it has caught up."""
     waiting: tuple[Id, ...]
     round: int = 0
     """In one line: the last round that waits. Its broker may have died, and nobody else know it."""
+    joining: bool = False
+    """It has joined a topic, and waits until older rounds can no longer come."""
 
 
 class Heard(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -220,7 +226,7 @@ class Heard(msgspec.Struct, frozen=True, tag=True, gc=False):
 
     session: int
     rounds: dict[str, int]
-    """By topic: every event that is ordered from now on has a greater round."""
+    """By topic: every event that is ordered from now on has a greater round; if it joins."""
     complete: dict[str, int] = {}
     """By topic: everything up to this round is among what the broker has, if that was asked for."""
     had: Vector = {}

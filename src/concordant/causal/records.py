@@ -26,6 +26,13 @@ class Published(msgspec.Struct, frozen=True, tag=True, gc=False):
     topics: tuple[str, ...]
 
 
+class Learnt(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """What is published from now on comes after this as well."""
+
+    context: Vector
+    round: int
+
+
 class Accepted(msgspec.Struct, frozen=True, tag=True, gc=False):
     """A broker has this publication."""
 
@@ -86,6 +93,7 @@ class Retired(msgspec.Struct, frozen=True, tag="CausalRetired", gc=False):
 
 CLIENT_RECORDS: tuple[type[Record], ...] = (
     Published,
+    Learnt,
     Accepted,
     Moved,
     Caught,

@@ -10,6 +10,7 @@ from concordant.causal.records import (
     Caught,
     Gap,
     Joined,
+    Learnt,
     Moved,
     Passed,
     Published,
@@ -40,6 +41,8 @@ def recovered(
         match record:
             case Published():
                 state.outbox.add(record.event, record.topics)
+            case Learnt():
+                state.learn(record.context, record.round)
             case Accepted():
                 state.accept(record.number, record.context, record.round)
             case Moved():

@@ -9,14 +9,26 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 
 from concordant.causal.homes import homes_for
+from concordant.causal.inbox import needs_of
+from concordant.causal.messages import (
+    Attached,
+    Carried,
+    Detached,
+    Excluded,
+    Heard,
+    Known,
+    Submitted,
+)
 from concordant.causal.outbox import Outbox
 from concordant.causal.placement import Members, brokers_of, topics_of
 from concordant.causal.requests import Address, Migrate
-from concordant.errors import UsageError
-from concordant.machine.inputs import Request
+from concordant.errors import PeerError, UsageError
+from concordant.machine.inputs import Message, Request
 from concordant.machine.instant import Instant
 from concordant.machine.requests import Publish, Retire, Subscribe, Unsubscribe
 from concordant.machine.saved import Compact
+
+_UNDERSTOOD = frozenset({Carried, Submitted, Attached, Heard, Detached, Excluded})
 
 
 class Rules:
@@ -76,9 +88,23 @@ class Rules:
                     topics.pop(topic, None)
             elif isinstance(request, Migrate):
                 self._check_homes(request.homes, tuple(topics))
-            elif not isinstance(request, Compact | Retire):
+            elif not isinstance(request, Compact | Retire | Known):
                 raise UsageError(f"a causal client cannot {type(request).__name__}")
         return count
+
+    def check_message(self, source: str, message: Message) -> None:
+        """Refuse what a broker does not say, or what a stranger says."""
+        if type(message) is Known:
+            return
+        if source not in self.serves:
+            raise PeerError(f"{source} is no broker and sent a {type(message).__name__}")
+        if type(message) not in _UNDERSTOOD:
+            raise PeerError(f"a causal client was sent a {type(message).__name__}")
+        if type(message) is Carried:
+            needs_of(message, self.brokers)
+        elif isinstance(message, Attached):
+            for one in message.catchup:
+                needs_of(one, self.brokers)
 
     def _check_publication(
         self, request: Publish | Address, outbox: Outbox, lasts: dict[str, Instant]

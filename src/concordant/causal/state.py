@@ -85,6 +85,8 @@ class SubscriberState(msgspec.Struct):
     """Of a subscriber that wants one order for all."""
     context: Vector = {}
     """Everything that was delivered or published, of topics that were left as well."""
+    unwritten: Vector = {}
+    """The part of it that others told, and that is not durable yet."""
     position: int = 0
     session: int = 0
     homes: dict[str, Attached | None] = {}
@@ -98,6 +100,12 @@ class SubscriberState(msgspec.Struct):
     """By topic: every event ordered from now on has a greater round."""
     acknowledged: bool = False
     """An event that waits was told to the homes since the last tick."""
+
+    def learn(self, context: Vector, round: int) -> None:
+        """Others know this, and what is published from now on comes after it."""
+        join(self.context, context)
+        self.outbox.learn(context)
+        self.inbox.newest = max(self.inbox.newest, round)
 
     def accept(self, number: int, context: Vector, round: int) -> None:
         """A broker has ordered a publication."""

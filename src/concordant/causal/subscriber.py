@@ -37,6 +37,7 @@ from concordant.causal.records import (
     Caught,
     Gap,
     Joined,
+    Learnt,
     Moved,
     Passed,
     Published,
@@ -48,8 +49,8 @@ from concordant.causal.requests import Address, Migrate
 from concordant.causal.rules import Rules, plain, targets_of
 from concordant.causal.state import SubscriberState
 from concordant.causal.submitting import submissions
-from concordant.causal.vector import Vector, copied, join
-from concordant.errors import PeerError, UsageError
+from concordant.causal.vector import copied, join
+from concordant.errors import UsageError
 from concordant.machine.effects import Delivery, Effect
 from concordant.machine.holdback import Holdback
 from concordant.machine.inputs import (
@@ -111,7 +112,7 @@ class Subscriber:
         out = Outgoing(given.cause)
         if isinstance(given, Received):
             for message in given.messages:
-                self._check_message(given.source, message)
+                self._rules.check_message(given.source, message)
             for message in given.messages:
                 self._take(now, given.source, message, out)
         elif isinstance(given, TimerFired):
@@ -138,24 +139,10 @@ class Subscriber:
         held = state.inbox.held_count + len(state.line.waiting)
         return held + len(state.outbox.waiting) + waits + joins
 
-    def _check_message(self, source: str, message: Message) -> None:
-        if type(message) is Known:
-            return
-        if source not in self._rules.serves:
-            raise PeerError(f"{source} is no broker and sent a {type(message).__name__}")
-        if type(message) not in _KNOWN:
-            raise PeerError(f"a causal client was sent a {type(message).__name__}")
-        if type(message) is Carried:
-            needs_of(message, self._rules.brokers)
-        elif isinstance(message, Attached):
-            for one in message.catchup:
-                needs_of(one, self._rules.brokers)
-
     def _take(self, now: Instant, source: str, message: Message, out: Outgoing) -> None:
         state = self.state
         if isinstance(message, Known):
-            self._learn(message.context)
-            state.inbox.newest = max(state.inbox.newest, message.round)
+            self._learn(message)
             return
         state.heard_at[source] = now
         if state.avoided:
@@ -203,6 +190,11 @@ class Subscriber:
         return self.state.outbox.source(source).clock.last
 
     @property
+    def known(self) -> Known:
+        """What its application has seen by it."""
+        return Known(copied(self.state.context), self.state.inbox.newest)
+
+    @property
     def room(self) -> int:
         """So many events more can be published now."""
         return self._options.outbox_count_max - len(self.state.outbox.waiting)
@@ -216,6 +208,9 @@ class Subscriber:
         if isinstance(request, Publish | Address):
             targets, wanted = targets_of(request), plain(request)
             event = state.outbox.new_event(now, wanted.source or self.name, wanted)
+            if state.unwritten:  # a later life must not publish it as if it had not been told
+                out.persist(Learnt(state.unwritten, state.inbox.newest))
+                state.unwritten = {}
             out.persist(Published(event, targets))
             out.note("publish", targets, (event,))
             state.outbox.add(event, targets)
@@ -233,6 +228,8 @@ class Subscriber:
                 topics = tuple(one for one in held if one not in gone)
                 self._move(now, topics, self._homes_for(topics) if topics else (), out)
                 out.note("unsubscribe", gone)
+        elif isinstance(request, Known):
+            self._learn(request)
         elif isinstance(request, Compact):
             self._compact(request, out)
         elif isinstance(request, Retire):
@@ -302,7 +299,7 @@ class Subscriber:
         ]
         state.inbox.begin([one.floor for one in answers], missed)
         if self._informs and state.context:  # an earlier life of it may have known more
-            out.send(self._informs, Known(copied(state.context), state.inbox.newest))
+            out.send(self._informs, self.known)
         gap = tuple(sorted({topic for one in answers for topic in one.gap}))
         if gap:
             self._tell_gap(Gap(gap), out)
@@ -343,7 +340,9 @@ class Subscriber:
         if state.attached:
             self._acknowledge(out)
         if now - state.asked_at >= options.repeat_us:
-            self._attach(now, out)
+            state.asked_at = now
+            if not state.attached:
+                self._attach(now, out)
             self._leave(out)
         outbox = state.outbox
         if outbox.flying_count:
@@ -392,7 +391,7 @@ class Subscriber:
         inbox.passed(carried, silent=silent)
         if not silent:
             context = carried.context
-            self._learn(context)
+            state.learn(context, 0)
             if self._total:
                 state.line.put(carried)
             else:
@@ -414,9 +413,9 @@ class Subscriber:
             state.position += 1
             out.deliver(Delivery((self.state.inbox.shown(carried),), state.position))
 
-    def _learn(self, context: Vector) -> None:
-        join(self.state.context, context)
-        self.state.outbox.learn(context)
+    def _learn(self, known: Known) -> None:
+        self.state.learn(known.context, known.round)
+        join(self.state.unwritten, known.context)
 
     def _promise(self, rounds: Mapping[str, int], out: Outgoing) -> None:
         """A joined topic is promised when nothing can come any longer that has to be skipped."""
@@ -437,9 +436,10 @@ class Subscriber:
 
     def _acknowledge(self, out: Outgoing) -> None:
         state, inbox = self.state, self.state.inbox
-        last, have = copied(inbox.last), inbox.have()
         newest = inbox.newest if self._total else 0
-        ack = Ack(state.session, last, have, inbox.waiting_ids(), newest)
+        waiting = inbox.waiting_ids() if inbox.held_count else ()
+        last, floor = copied(inbox.last), copied(inbox.floor)
+        ack = Ack(state.session, last, floor, waiting, newest, bool(inbox.joining))
         for home in state.homes:
             out.send(home, ack)
 
@@ -495,6 +495,3 @@ class Subscriber:
         if isinstance(one, Gap):
             return one.delivery(position)
         return Delivery((self.state.inbox.shown(one),), position)
-
-
-_KNOWN = frozenset({Carried, Heard, Submitted, Attached, Detached, Excluded})

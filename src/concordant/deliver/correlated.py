@@ -139,6 +139,11 @@ class Correlated:
         return out
 
     @property
+    def client(self) -> Machine:
+        """The client of the level."""
+        return self._client
+
+    @property
     def held_count(self) -> int:
         return self._client.held_count
 

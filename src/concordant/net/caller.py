@@ -30,9 +30,14 @@ from concordant.net.session import (
     Ended,
     Ends,
     Frame,
+    Joined,
     Knock,
+    Left,
     Moved,
     Moves,
+    Parcel,
+    Recalled,
+    Recalls,
     Refused,
     Stored,
     Subscribed,
@@ -40,6 +45,7 @@ from concordant.net.session import (
     Unstored,
     Welcome,
 )
+from concordant.net.tunnel import Tunnel
 
 Connect = Callable[[], Awaitable[Channel]]
 """A new channel to the door; `OSError` if nobody answers."""
@@ -85,6 +91,7 @@ class Caller:
         self._channel: Channel | None = None
         self._pens: dict[str, Pen] = {}
         self._readings: dict[str, Reading] = {}
+        self._tunnels: dict[str, Tunnel] = {}
         self._asked: dict[int, _Asked] = {}
         """Requests without an answer, to be made again on a new channel."""
         self._answers: dict[int, Answer] = {}
@@ -142,6 +149,18 @@ class Caller:
         """Let other nodes serve a subscription from now on."""
         await self._ask(lambda n: Moves(n, reading.id, nodes), lambda answer: None)
 
+    async def recall(self, reading: Reading) -> bytes:
+        """What was seen by a subscription, to be told to another node."""
+        known = b""
+
+        def take(answer: Frame) -> None:
+            nonlocal known
+            assert isinstance(answer, Recalled)
+            known = answer.known
+
+        await self._ask(lambda n: Recalls(n, reading.id), take)
+        return known
+
     async def end(self, reading: Reading, *, keep: bool) -> None:
         """A subscription is read no more; the node keeps it for another time, or forgets it.
 
@@ -151,6 +170,17 @@ class Caller:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._options.connect_s):
                     await self._ask(lambda n: Ends(n, reading.id, keep), lambda answer: None)
+
+    async def join(self, tunnel: Tunnel) -> None:
+        """Let a client take part in transactions."""
+
+        def begin(answer: Frame) -> None:
+            assert isinstance(answer, Joined)
+            tunnel.line = self.send
+            self._tunnels[tunnel.name] = tunnel
+            tunnel.joined(answer)
+
+        await self._ask(tunnel.asks, begin)
 
     def next_request(self) -> int:
         self._request += 1
@@ -257,6 +287,10 @@ class Caller:
             request = self.next_request()
             self._answers[request] = partial(self._reading_resumed, reading)
             self.send(msgspec.structs.replace(reading.again(), request=request))
+        for tunnel in self._tunnels.values():
+            request = self.next_request()
+            self._answers[request] = partial(self._tunnel_resumed, tunnel)
+            self.send(tunnel.asks(request, resumes=True))
         for request, asked in self._asked.items():
             self._answers[request] = asked.take
             self.send(asked.make(request))
@@ -273,6 +307,11 @@ class Caller:
         else:
             self._readings.pop(reading.id, None)
             reading.fail(_error(answer))
+
+    def _tunnel_resumed(self, tunnel: Tunnel, answer: Frame) -> None:
+        if not isinstance(answer, Joined):
+            self._tunnels.pop(tunnel.name, None)
+            tunnel.fail(_error(answer))
 
     def _take(self, frame: Frame) -> None:
         match frame:
@@ -291,7 +330,14 @@ class Caller:
                 ended = self._readings.pop(frame.id, None)
                 if ended is not None:
                     ended.fail(PeerError(f"the node ended the subscription: {frame.reason}"))
-            case Announced() | Subscribed() | Moved() | Refused() | Ended():
+            case Parcel():
+                if frame.name in self._tunnels:
+                    self._tunnels[frame.name].arrived(frame)
+            case Left():
+                left = self._tunnels.pop(frame.name, None)
+                if left is not None:
+                    left.fail(PeerError(frame.reason))
+            case Announced() | Subscribed() | Recalled() | Joined() | Moved() | Refused() | Ended():
                 answer = self._answers.pop(frame.request, None)
                 if answer is not None:
                     answer(frame)
@@ -312,6 +358,8 @@ class Caller:
             pen.fail(error)
         for reading in self._readings.values():
             reading.fail(error)
+        for tunnel in self._tunnels.values():
+            tunnel.fail(error)
 
 
 class _Asked:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from concordant.causal.broker import Broker
-from concordant.causal.messages import CLIENT_MESSAGES, PEER_MESSAGES
+from concordant.causal.messages import CLIENT_MESSAGES, PEER_MESSAGES, Known
 from concordant.causal.options import BrokerOptions, ClientOptions, Profile
 from concordant.causal.placement import Everywhere
 from concordant.causal.records import BROKER_RECORDS, CLIENT_RECORDS
@@ -85,6 +85,7 @@ def _strategy(name: str, level: str, *, profile: Profile) -> Strategy:
         messages=(*PEER_MESSAGES, *CLIENT_MESSAGES, Heartbeat, Suspected, Trusted),
         records=(*CLIENT_RECORDS, *BROKER_RECORDS),
         homes=lambda nodes: Migrate(tuple(broker_of(node, name) for node in nodes)),
+        learns=Known,
         addresses=True,
         compacts=True,
     )

@@ -21,6 +21,7 @@ from concordant.net.cluster import Cluster
 from concordant.net.host import microseconds
 from concordant.net.hosting import Hosted, Hosting
 from concordant.net.inlet import Inlet
+from concordant.net.overlay import Member, Overlay
 from concordant.net.session import (
     PUBLISHES_COUNT_MAX,
     VERSION,
@@ -33,10 +34,15 @@ from concordant.net.session import (
     Ended,
     Ends,
     Frame,
+    Joins,
     Knock,
+    Left,
     Moved,
     Moves,
+    Parcel,
     Publishes,
+    Recalled,
+    Recalls,
     Refused,
     Stored,
     Subscribed,
@@ -61,12 +67,22 @@ class Door:
     """Serves the sessions of a node."""
 
     def __init__(
-        self, cluster: Cluster, node: str, inlet: Inlet, hosting: Hosting, *, token: str, say: Say
+        self,
+        cluster: Cluster,
+        node: str,
+        inlet: Inlet,
+        hosting: Hosting,
+        overlay: Overlay | None = None,
+        *,
+        token: str,
+        say: Say,
     ) -> None:
         self.cluster = cluster
         self.node = node
         self.inlet = inlet
         self.hosting = hosting
+        self.overlay = overlay
+        """Where transactions are, if the cluster has them."""
         self.say = say
         self.refused: Counter[str] = Counter()
         """Sessions that were ended, by reason."""
@@ -170,6 +186,8 @@ class Session:
         self._drawn: list[str] = []
         """Those of the names that were drawn."""
         self._requests: set[asyncio.Task[None]] = set()
+        self._members: dict[str, str] = {}
+        """Under which names the application takes part in transactions, and its tokens."""
 
     async def run(self) -> None:
         """Until either side ends it."""
@@ -196,6 +214,9 @@ class Session:
         for source in self._drawn:
             if self._door.writers.get(source) == self._writers[source]:
                 self._door.drawn[source] = now
+        for name, token in self._members.items():
+            if self._door.overlay is not None:
+                self._door.overlay.leave(name, token)
 
     def end(self, reason: str) -> None:
         """Say good-bye."""
@@ -248,6 +269,12 @@ class Session:
                 self._request(self._end, frame)
             elif isinstance(frame, Moves):
                 self._request(self._move, frame)
+            elif isinstance(frame, Recalls):
+                self._request(self._recall, frame)
+            elif isinstance(frame, Joins):
+                self._request(self._join, frame)
+            elif isinstance(frame, Parcel):
+                self._parcel(frame)
             elif not isinstance(frame, Alive):
                 raise PeerError(f"a {type(frame).__name__} in the middle of a session")
 
@@ -279,9 +306,14 @@ class Session:
     async def _announce(self, frame: Announce) -> None:
         door = self._door
         self._name(frame.source)
-        if not frame.source:
-            raise UsageError("a publisher needs a name")
-        elsewhere = door.moved(frame.source)
+        if not frame.source or frame.source.startswith("$"):
+            raise UsageError(
+                f"{frame.source!r} is no name for a publisher",
+                hint="choose one that does not begin with $",
+            )
+        # Nobody comes again under a drawn name: it may stay where its application is, which has
+        # its subscriptions there.
+        elsewhere = None if frame.drawn else door.moved(frame.source)
         if elsewhere is not None:
             self.tell(Moved(frame.request, *elsewhere))
             return
@@ -322,6 +354,7 @@ class Session:
                     f"another application publishes as {frame.source!r} now",
                     hint="give each application that publishes a name of its own",
                 )
+            door.inlet.learn(frame.known)
             last = await door.inlet.publish(frame.source, frame.first, frame.events)
         except UsageError as error:
             self.tell(Unstored(frame.request, frame.source, error.message, error.hint))
@@ -364,6 +397,13 @@ class Session:
         self._door.hosting.move(one, frame.nodes)
         self.tell(Subscribed(frame.request, one.id, one.outlet.taken))
 
+    async def _recall(self, frame: Recalls) -> None:
+        one = self._subscriptions.get(frame.id)
+        if one is None:
+            raise UsageError("the subscription is over")
+        known = self._door.hosting.known(one)
+        self.tell(Recalled(frame.request, self._door.inlet.seal.close(*known)))
+
     async def _end(self, frame: Ends) -> None:
         one = self._subscriptions.pop(frame.id, None)
         if one is not None and frame.keep:
@@ -377,3 +417,32 @@ class Session:
         """A subscription no longer belongs to this session, and the application is told."""
         if self._subscriptions.pop(one.id, None) is not None:
             self.tell(Ended(one.id, reason))
+
+    # --- transactions ---------------------------------------------------------------------------
+
+    async def _join(self, frame: Joins) -> None:
+        overlay = self._door.overlay
+        if overlay is None:
+            raise UsageError(
+                "this cluster has no transactions",
+                hint='write transactions = "shared" or "isolated" under [cluster] in its file; a bus '
+                "in memory is given it when it is opened",
+            )
+        self._name(frame.name)
+        elsewhere = self._door.moved(frame.name)
+        if elsewhere is not None:
+            self.tell(Moved(frame.request, *elsewhere))
+            return
+        member = Member(
+            frame.member,
+            send=lambda body: self.tell(Parcel(frame.name, body)),
+            leave=lambda reason: self.tell(Left(frame.name, reason)),
+        )
+        await overlay.join(frame.name, member, resumes=frame.resumes)
+        self._members[frame.name] = frame.member
+        self.tell(overlay.joined(frame.request))
+
+    def _parcel(self, frame: Parcel) -> None:
+        if self._door.overlay is None or frame.name not in self._members:
+            raise PeerError("messages of a client that has not joined")
+        self._door.overlay.received(frame, self._members[frame.name])

@@ -55,21 +55,26 @@ class Pen:
         self._room = asyncio.Event()
         self._failure: ConcordantError | None = None
 
-    async def publish(self, events: list[Given]) -> int:
-        """Publish events together; on return they are stored. The number of the last."""
+    async def publish(self, events: list[Given], known: tuple[bytes, ...] = ()) -> int:
+        """Publish events together; on return they are stored. The number of the last.
+
+        `known` is what the application has seen at other nodes.
+        """
         while self._failure is None and len(self._under_way) >= PUBLISHES_COUNT_MAX:
             self._room.clear()
             await self._room.wait()
         if self._failure is not None:
             raise self._failure
         stored: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._send(events, stored)
+        self._send(events, known, stored)
         await self._line.drain()
         # Whoever gives up waiting does not take the events back: they may be on their way.
         return await asyncio.shield(stored)
 
-    def _send(self, events: list[Given], stored: asyncio.Future[int]) -> None:
-        frame = Publishes(self._line.next_request(), self.source, self._next, events)
+    def _send(
+        self, events: list[Given], known: tuple[bytes, ...], stored: asyncio.Future[int]
+    ) -> None:
+        frame = Publishes(self._line.next_request(), self.source, self._next, events, known)
         self._next += len(events)
         self._under_way[frame.request] = (frame, stored)
         self._line.send(frame)
@@ -108,7 +113,7 @@ class Pen:
             del self._under_way[frame.request]
         self._next = refused[0].first
         for frame, stored in later:
-            self._send(frame.events, stored)
+            self._send(frame.events, frame.known, stored)
         if not refused[1].done():
             refused[1].set_exception(error)
         self._room.set()
@@ -137,6 +142,11 @@ class Reading:
         self._told = 0
         self._more = asyncio.Event()
         self._failure: ConcordantError | None = None
+
+    @property
+    def seen_count(self) -> int:
+        """How many deliveries the application has had in its hands."""
+        return self.taken + self._taking
 
     async def next(self) -> Delivery:
         """The next delivery. The one before counts as taken from now on."""

@@ -25,6 +25,7 @@ from concordant.errors import PeerError, UsageError
 from concordant.language import checked, parse
 from concordant.machine.contract import Machine
 from concordant.machine.effects import Delivery, Note
+from concordant.machine.inputs import Request
 from concordant.machine.instant import Instant
 from concordant.machine.requests import Subscribe, Unsubscribe
 from concordant.machine.saved import Compact
@@ -37,6 +38,7 @@ from concordant.net.outlet import Outlet
 from concordant.net.register import Register
 from concordant.net.roles import Setting, Strategy, strategy_of
 from concordant.net.session import Subscribes
+from concordant.net.strategy import Knowing
 
 _TOPICS = re.compile(r"\s*[A-Za-z_][\w.]*\s*(,\s*[A-Za-z_][\w.]*\s*)*")
 
@@ -305,6 +307,16 @@ class Hosting:
                 hint=f"the nodes are {', '.join(known)}",
             )
         one.place.command(one.strategy.homes(nodes))
+
+    def known(self, one: Hosted) -> tuple[str, Request]:
+        """What the application of a subscription has seen by it, and of which feed."""
+        if one.strategy.learns is None or one.place is None:
+            raise UsageError(f"the strategy {one.strategy.name!r} does not tell what was seen")
+        machine = one.place.machine
+        if isinstance(machine, Correlated):
+            machine = machine.client
+        assert isinstance(machine, Knowing)
+        return one.strategy.feed, machine.known
 
     async def _rebuild(self, one: Hosted, taken: int) -> None:
         """Let the machine read its log again: what is not in memory is there."""

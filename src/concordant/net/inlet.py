@@ -16,9 +16,11 @@ from dataclasses import dataclass
 
 from concordant.causal.requests import Address
 from concordant.errors import UsageError
+from concordant.machine.inputs import Request
 from concordant.machine.requests import Publish, Retire
 from concordant.net.flow import Flow
 from concordant.net.host import Place, microseconds
+from concordant.net.known import Seal
 from concordant.net.roles import Publisher
 from concordant.net.session import Given
 from concordant.order.client import Client
@@ -32,6 +34,8 @@ class Feed:
     publisher: Publisher
     retires: bool = False
     """It can forget a source."""
+    learns: type[Request] | None = None
+    """It orders events after what their application has seen."""
     addresses: bool = False
     """Its events may have several topics."""
 
@@ -40,11 +44,19 @@ class Inlet:
     """Takes events in, for all applications of a node."""
 
     def __init__(
-        self, feeds: Mapping[str, Feed], flow: Place, *, publishers_max: int, batch_count_max: int
+        self,
+        feeds: Mapping[str, Feed],
+        flow: Place,
+        *,
+        seal: Seal,
+        publishers_max: int,
+        batch_count_max: int,
     ) -> None:
         assert isinstance(flow.machine, Flow)
         self.published_count = 0
+        self.seal = seal
         self._feeds = feeds
+        self._learning = {name: one.learns for name, one in feeds.items() if one.learns is not None}
         self._flow = flow
         self._held = flow.machine
         self._publishers_max = publishers_max
@@ -61,6 +73,12 @@ class Inlet:
                 hint="publish under a name that was used before, or raise publishers_max",
             )
         return last
+
+    def learn(self, sealed: Iterable[bytes]) -> None:
+        """Applications have seen this at other nodes; what they publish from now on comes after."""
+        for one in sealed:
+            feed, known = self.seal.open(one, self._learning)
+            self._feeds[feed].place.command(known)
 
     def retire(self, source: str) -> None:
         """A source with a drawn name is gone for good: forget it, in the feeds that can."""

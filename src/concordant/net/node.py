@@ -34,12 +34,15 @@ from concordant.net.flow import Flow, Held, Hold
 from concordant.net.host import Place, microseconds
 from concordant.net.hosting import Hosting
 from concordant.net.inlet import Feed, Inlet
+from concordant.net.known import Seal
 from concordant.net.link import Identity
 from concordant.net.mesh import Links
+from concordant.net.overlay import Overlay
 from concordant.net.roles import Make, Strategy, message_kinds, part_of, publisher_of
 from concordant.net.session import FRAME_BYTES_MAX, Channel, StreamChannel
 from concordant.net.status import Metric, Status, label
 from concordant.net.tcp import Mesh
+from concordant.net.transactions import MESSAGES
 from concordant.order.client import Retired
 from concordant.wire.messages import Codec
 
@@ -48,10 +51,12 @@ WATCH_S = 0.05
 
 
 def memory_cluster(
-    strategies: tuple[str, ...] | None = None, topics: Mapping[str, Mapping[str, str]] | None = None
+    strategies: tuple[str, ...] | None = None,
+    topics: Mapping[str, Mapping[str, str]] | None = None,
+    transactions: str = "",
 ) -> Cluster:
     """A cluster of one node that lives in one process."""
-    head: dict[str, Any] = {"name": "memory"}
+    head: dict[str, Any] = {"name": "memory", "transactions": transactions}
     if strategies is not None:
         head["strategies"] = strategies
     declared = {name: dict(kinds) for name, kinds in (topics or {}).items()}
@@ -106,6 +111,7 @@ class Node:
         self._gateway: Any = None
         self._watching: asyncio.Task[None] | None = None
         self._door: Door | None = None
+        self._overlay: Overlay | None = None
         self._hosting: Hosting | None = None
         self._stopped = False
 
@@ -141,14 +147,27 @@ class Node:
         inlet = Inlet(
             {feed: self._feed(one) for feed, one in feeds.items()},
             flow,
+            seal=Seal(self._secret(cluster.credentials.nodes, "nodes")),
             publishers_max=cluster.limits.publishers_max,
             batch_count_max=cluster.limits.batch_count_max,
         )
         for strategy in cluster.strategies:
             self._host_parts(strategy)
         hosting.start()
+        if cluster.cluster.transactions:
+            self._overlay = Overlay(
+                cluster,
+                self.name,
+                self._carrier,
+                inlet,
+                folder=self._folder_of,
+                hear=self._note,
+            )
+            self._places += self._overlay.places
         token = self._secret(cluster.credentials.applications, "applications")
-        self._door = Door(cluster, self.name, inlet, hosting, token=token, say=self._say)
+        self._door = Door(
+            cluster, self.name, inlet, hosting, self._overlay, token=token, say=self._say
+        )
         if self._spec.http and door:
             self._status = Status(self.health, self.metrics)
             await self._status.start(*self._address("http"))
@@ -189,7 +208,7 @@ class Node:
         cluster = self.cluster
         token = self._secret(cluster.credentials.nodes, "nodes")
         me = Identity(cluster.cluster.name, self.name, secrets.token_hex(8), token)
-        codec = Codec((*message_kinds(cluster.strategies), Held))
+        codec = Codec((*message_kinds(cluster.strategies), *MESSAGES, Held))
         if cluster.cluster.transport == "nats":
             from concordant.net.nodes_over_nats import connect
 
@@ -231,7 +250,13 @@ class Node:
         publisher = strategy.publisher(self._setting, address)
         place = self._host(address, publisher, folder=self._folder_of(address), strategy=strategy)
         retires = strategy.compacts or Retired in strategy.records
-        return Feed(place, publisher, retires=retires, addresses=strategy.addresses)
+        return Feed(
+            place,
+            publisher,
+            retires=retires,
+            learns=strategy.learns,
+            addresses=strategy.addresses,
+        )
 
     def _host_parts(self, strategy: Strategy) -> None:
         for part in strategy.parts(self._setting):
@@ -291,7 +316,11 @@ class Node:
                     self._say("failed", machine=place.address, error=str(place.failure))
                     self.failed.set()
                     return
-            beside = {"gateway": self._gateway, "nats": self._nats and self._nats.carrier}
+            beside = {
+                "gateway": self._gateway,
+                "nats": self._nats and self._nats.carrier,
+                "transactions": self._overlay,
+            }
             for name, one in beside.items():
                 if one is not None and one.failure is not None:
                     self.failure = one.failure
@@ -431,6 +460,8 @@ class Node:
         await asyncio.gather(*self._serving, return_exceptions=True)
         for server in self._servers:
             await server.wait_closed()
+        if self._overlay is not None:
+            await self._overlay.stop()
         errors: list[ConcordantError] = []
         if self._hosting is not None:
             await self._quietly(self._hosting.stop(), errors)

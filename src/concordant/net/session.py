@@ -86,6 +86,8 @@ class Publishes(msgspec.Struct, frozen=True, array_like=True, tag="publishes"):
     source: str
     first: int
     events: list[Given]
+    known: tuple[bytes, ...] = ()
+    """What the application has seen at other nodes, as they sealed it: the events come after."""
 
 
 class Stored(msgspec.Struct, frozen=True, array_like=True, tag="stored"):
@@ -140,6 +142,20 @@ class Moves(msgspec.Struct, frozen=True, array_like=True, tag="moves"):
     nodes: tuple[str, ...]
 
 
+class Recalls(msgspec.Struct, frozen=True, array_like=True, tag="recalls"):
+    """What has the application seen by a subscription? To be told to another node."""
+
+    request: int
+    id: str
+
+
+class Recalled(msgspec.Struct, frozen=True, array_like=True, tag="recalled"):
+    """What it has seen, sealed."""
+
+    request: int
+    known: bytes
+
+
 class Delivers(msgspec.Struct, frozen=True, array_like=True, tag="delivers"):
     """Deliveries of a subscription, numbered from `first`."""
 
@@ -172,6 +188,41 @@ class Ended(msgspec.Struct, frozen=True, array_like=True, tag="ended"):
     request: int = 0
 
 
+class Joins(msgspec.Struct, frozen=True, array_like=True, tag="joins"):
+    """Let me take part in transactions under this name."""
+
+    request: int
+    name: str
+    member: str
+    """Drawn by the application: another one that takes part under the name is told apart."""
+    resumes: bool = False
+    """On a new channel: refuse me if another application took the name meanwhile."""
+
+
+class Joined(msgspec.Struct, frozen=True, array_like=True, tag="joined"):
+    """Parcels may follow."""
+
+    request: int
+    kinds: tuple[str, ...]
+    """The transactions that there are."""
+    topics: tuple[str, ...] | None
+    """What may be published; None: anything."""
+
+
+class Parcel(msgspec.Struct, frozen=True, array_like=True, tag="parcel"):
+    """Messages between a client of transactions and its broker."""
+
+    name: str
+    body: bytes
+
+
+class Left(msgspec.Struct, frozen=True, array_like=True, tag="left"):
+    """Somebody takes part no longer, and why."""
+
+    name: str
+    reason: str
+
+
 class Moved(msgspec.Struct, frozen=True, array_like=True, tag="moved"):
     """What was asked for belongs to another node."""
 
@@ -199,15 +250,31 @@ class Bye(msgspec.Struct, frozen=True, array_like=True, tag="bye"):
     reason: str
 
 
-ToNode = Knock | Announce | Publishes | Subscribes | Moves | Took | Ends | Alive
+ToNode = (
+    Knock
+    | Announce
+    | Publishes
+    | Subscribes
+    | Moves
+    | Recalls
+    | Took
+    | Ends
+    | Joins
+    | Parcel
+    | Alive
+)
 ToApplication = (
     Welcome
     | Announced
     | Stored
     | Unstored
     | Subscribed
+    | Recalled
     | Delivers
     | Ended
+    | Joined
+    | Parcel
+    | Left
     | Moved
     | Refused
     | Alive

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -65,6 +65,14 @@ class Publisher(Machine, Protocol):
     def room(self) -> int: ...
 
 
+@runtime_checkable
+class Knowing(Protocol):
+    """A machine of a subscription that can tell what its application has seen."""
+
+    @property
+    def known(self) -> Request: ...
+
+
 Make = Callable[[Setting, str], Machine]
 """A machine for a setting, with its address."""
 
@@ -111,6 +119,8 @@ class Strategy(msgspec.Struct, frozen=True):
     """Its machines replace their logs by snapshots when they are asked to (`Compact`)."""
     homes: Callable[[Sequence[str]], Request] | None = None
     """The request that lets these nodes serve a subscription, where it can be moved."""
+    learns: type[Request] | None = None
+    """The request that lets a publisher know what a subscription has seen, where that matters."""
     addresses: bool = False
     """An event may be addressed to several topics."""
     declared: bool = False

@@ -45,7 +45,7 @@ def drawn(seed: int, *, profile: Profile = "local", mix: Mix = "calm") -> Case:
     ]
     if not any(one.publishes for one in clients):
         clients[0] = msgspec.structs.replace(clients[0], publishes=True)
-    duration = 140
+    duration = 110
     acts = _publications(rng, {one: _serves(members)[one] for one in safe}, clients, duration)
     times = [one.at_ms for one in acts if one is not None]
     busy = mix in ("migration", "two-homes")
@@ -60,12 +60,14 @@ def drawn(seed: int, *, profile: Profile = "local", mix: Mix = "calm") -> Case:
             held[move.client] = wanted
         acts.append(move)
     low_us = rng.choice((100, 500))
+    wrong = list(_faults(rng, mix, doomed, clients, times, duration))
+    wrong += _apart(Random(f"{seed}/apart"), clients, acts)
     acts += _compactions(Random(f"{seed}/compact"), [*brokers, *held], duration)
     return Case(
         members,
         tuple(clients),
         tuple(sorted((one for one in acts if one is not None), key=lambda one: one.at_ms)),
-        tuple(_faults(rng, mix, doomed, clients, times, duration)),
+        tuple(wrong),
         profile,
         NetworkSpec(latency=Latency("uniform", low_us, low_us * rng.choice((2, 8, 30)))),
         duration,
@@ -128,7 +130,7 @@ def _publications(
     for _ in range(rng.randint(8, 20)):
         topics = rng.choice(list(serves.values()))
         count = {"one": 1, "some": rng.randint(1, len(topics)), "all": len(topics)}[style]
-        at_ms = round(rng.uniform(30, duration - 5), 2)
+        at_ms = round(rng.uniform(25, duration - 5), 2)
         acts.append(Act(at_ms, rng.choice(publishers), publish=tuple(rng.sample(topics, count))))
     return acts
 
@@ -137,7 +139,7 @@ def _move(
     rng: Random, members: Members, clients: list[Client], duration: int, two_homes: bool
 ) -> Act | None:
     client = rng.choice(clients)
-    at_ms = round(rng.uniform(35, duration - 5), 2)
+    at_ms = round(rng.uniform(28, duration - 5), 2)
     serves = _serves(members)
     kind = rng.random()
     if kind < 0.6:
@@ -152,6 +154,20 @@ def _move(
     if kind < 0.8:
         return Act(at_ms, client.name, subscribe=(rng.choice(sorted(members)),))
     return Act(at_ms, client.name, unsubscribe=(rng.choice(client.topics),))
+
+
+def _apart(rng: Random, clients: list[Client], acts: list[Act | None]) -> Iterator[Fault]:
+    """Some clients publish by another one elsewhere, which may crash right after."""
+    for number, client in enumerate(list(clients)):
+        if not client.publishes or rng.random() > 0.2:
+            continue
+        pen = f"{client.name}/pen"
+        clients[number] = msgspec.structs.replace(client, publishes=False, pen=pen)
+        homes = rng.sample(client.homes, len(client.homes))
+        clients.append(Client(pen, (), tuple(homes), publishes=True))
+        times = [one.at_ms for one in acts if one and one.publish and one.client == client.name]
+        if times and rng.random() < 0.5:
+            yield Fault("crash", int(rng.choice(times)) + 1, rng.choice((3, 40)), node=pen)
 
 
 def _compactions(rng: Random, names: list[str], duration: int) -> list[Act | None]:
@@ -175,7 +191,7 @@ def _faults(
     share = rng.choice((0.3, 0.3, 0.9))
     yield Fault("reordering", 0, duration, share=share, delay_ms=rng.choice((2, 10, 25)))
     for broker in doomed:
-        at_ms = rng.randint(32, duration - 10)
+        at_ms = rng.randint(26, duration - 10)
         if rng.random() < 0.5:  # just when something was published, which may then be lost
             at_ms = int(rng.choice(times)) + rng.randint(1, 3)
         if mix == "crash":
@@ -220,11 +236,13 @@ def _smaller(case: Case) -> Iterator[Case]:
     replace = msgspec.structs.replace
     for number in range(len(case.faults)):
         yield replace(case, faults=case.faults[:number] + case.faults[number + 1 :])
+    pens = {one.pen for one in case.clients}
     for client in case.clients:
-        left = tuple(one for one in case.clients if one is not client)
-        acts = tuple(one for one in case.acts if one.client != client.name)
-        if left:
-            faults = tuple(one for one in case.faults if one.node != client.name)
+        gone = (client.name, client.pen)
+        left = tuple(one for one in case.clients if one.name not in gone)
+        acts = tuple(one for one in case.acts if one.client not in gone)
+        if left and client.name not in pens:
+            faults = tuple(one for one in case.faults if not one.node or one.node not in gone)
             yield replace(case, clients=left, acts=acts, faults=faults)
     for number in range(len(case.acts)):
         yield replace(case, acts=case.acts[:number] + case.acts[number + 1 :])
