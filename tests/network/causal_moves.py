@@ -164,6 +164,8 @@ async def run_move(folder: Path, *, rng: Random, returns: bool, event_count: int
 async def _move(nodes: Nodes, rng: Random, *, returns: bool, event_count: int) -> Said:
     history = History()
     names = {kind: nodes.publisher(node, kind) for kind, node in _PLACES.items()}
+    if rng.random() < 0.5:  # the answerer reads at one node, and publishes at another
+        names["answerer"] = nodes.publisher(_PLACES["asker"], "answerer")
     async with contextlib.AsyncExitStack() as stack:
         buses = {
             kind: await stack.enter_async_context(nodes.bus(node, names[kind]))
