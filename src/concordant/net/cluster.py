@@ -24,11 +24,21 @@ from concordant.model.topic import Topic, schemas
 from concordant.net.roles import STRATEGIES, Part, Setting, Strategy, part_of, rendezvous
 from concordant.order.client import ClientOptions
 from concordant.order.sequencing.messages import SequencingOptions
+from concordant.transact.actions import Kind as Transactions
+from concordant.transact.options import TransactOptions
 
 Address = tuple[str, int]
 
-OPTIONS: tuple[type[msgspec.Struct], ...] = (SequencingOptions, DetectorOptions)
+OPTIONS: tuple[type[msgspec.Struct], ...] = (SequencingOptions, DetectorOptions, TransactOptions)
 """Whose fields may stand in [parameters]."""
+
+HUB = "transactions/hub"
+"""The node whose broker all others are connected with."""
+_KINDS: dict[str, tuple[Transactions, ...]] = {
+    "": (),
+    "shared": ("static", "open"),
+    "isolated": ("isolated",),
+}
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -88,6 +98,8 @@ class Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A folder for the nodes' logs; without one, what a node knew is gone when it ends."""
     placement: Literal["rendezvous", "first"] = "rendezvous"
     """Which node has a part that exists once, where [placed] does not say."""
+    transactions: Literal["", "shared", "isolated"] = ""
+    """Transactions of several clients: static and open ones on shared tables, or isolated ones."""
 
 
 class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -127,6 +139,16 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             for name, attributes in self.topics.items()
         )
 
+    @property
+    def transaction_kinds(self) -> tuple[Transactions, ...]:
+        """The transactions that there are."""
+        return _KINDS[self.cluster.transactions]
+
+    @property
+    def hub(self) -> str:
+        """The node in the middle of the transactions' brokers."""
+        return self._at(HUB)
+
     def home(self, key: str) -> str:
         """The node that a name belongs to, by the placement policy."""
         return rendezvous(key, self.names)
@@ -144,7 +166,10 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return msgspec.structs.replace(bare, placed=placed)
 
     def _place(self, key: str, part: Part) -> str:
-        named = self.placed.get(key) or part.home
+        return self._at(key, part.home)
+
+    def _at(self, key: str, home: str = "") -> str:
+        named = self.placed.get(key) or home
         if named:
             return named
         return self.names[0] if self.cluster.placement == "first" else self.home(key)
@@ -206,7 +231,15 @@ def check_cluster(found: Cluster, *, place: str) -> None:
             )
         elif head.transport not in strategy.transports:
             refuse(f"{name!r} does not run over {head.transport}", "[cluster] strategies")
-    parts = found.setting(found.names[0]).placed
+    if head.transactions and len(found.nodes) > 1 and not head.data:
+        refuse(
+            "transactions of several nodes need a disk: a broker that forgets cannot go on",
+            "[cluster] data",
+            "name a folder for the logs",
+        )
+    parts = dict(found.setting(found.names[0]).placed)
+    if head.transactions:
+        parts[HUB] = found.hub
     for key, node in found.placed.items():
         if key not in parts:
             refuse(

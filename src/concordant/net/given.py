@@ -6,7 +6,7 @@ is an attribute; nested ones get dotted names. What no event can hold is refused
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -59,6 +59,17 @@ def _time(value: Any) -> int | None:
             hint="give microseconds since 1970, or ISO 8601; or leave it out for now",
         )
     return value
+
+
+def batch_of(rows: Iterable[Mapping[str, Any]]) -> list[Given]:
+    """Rows as in a file of JSON Lines, as events to publish."""
+    found = []
+    for number, row in enumerate(rows, 1):
+        try:
+            found.append(given_of(row))
+        except UsageError as error:
+            raise error.located(f"event {number}") from None
+    return found
 
 
 def _flatten(

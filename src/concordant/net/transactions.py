@@ -5,7 +5,7 @@ application what the client machine can do: publish and subscribe, run a plan, a
 operations belong together:
 
     async with door.transaction("isolated") as tx:
-        await tx.subscribe("orders", filter_of("Order"))
+        await tx.subscribe("orders", "Order.total > 100")
         await tx.publish("Ready", {"who": "me"})
     assert isinstance(tx.outcome, Committed)
 
@@ -18,14 +18,15 @@ matter.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, overload
+from typing import Literal, get_args, overload
 
 import msgspec
 
-from concordant.errors import UsageError
+from concordant.errors import ConcordantError, UsageError
+from concordant.language import parse
 from concordant.machine.effects import Delivery, Effect
 from concordant.machine.inputs import Input, Request
 from concordant.machine.instant import Instant
@@ -33,6 +34,7 @@ from concordant.model.event import Event
 from concordant.model.kind import Value
 from concordant.net.carrier import MemoryCarrier
 from concordant.net.host import Place
+from concordant.route.compile import filters_of
 from concordant.route.filter import Filter
 from concordant.route.link import LinkOptions, Newer, Reliable
 from concordant.route.requests import Advertise, Publish, Subscribe, Unadvertise, Unsubscribe
@@ -51,6 +53,9 @@ LINKS = LinkOptions(gathers=True)
 
 Handler = Callable[[Triggered, "Answer"], Awaitable[None]]
 """What a participant does when it is triggered; it acts through the answer."""
+
+TakeEvent = Callable[[Event], None]
+"""What an application does with events of its subscriptions."""
 
 
 def host_broker(
@@ -104,13 +109,18 @@ class Door:
         broker: str,
         carrier: MemoryCarrier,
         *,
-        take: Callable[[Event], None] | None = None,
+        take: TakeEvent | None = None,
         handler: Handler | None = None,
         links: LinkOptions | None = None,
     ) -> None:
         self.name = name
-        self._take_event = take or (lambda event: None)
-        self._handler = handler
+        self.kinds: tuple[str, ...] = get_args(Kind)
+        """The transactions that there are."""
+        self.topics: tuple[str, ...] | None = None
+        """What may be published; None: anything."""
+        self.take = take or (lambda event: None)
+        self.handler = handler
+        self._failure: ConcordantError | None = None
         self._outcomes: dict[str, asyncio.Future[Outcome]] = {}
         self._answering: set[asyncio.Task[None]] = set()
         self._machine = _Watched(TransactClient(name, broker=broker), options=links)
@@ -120,6 +130,17 @@ class Door:
     async def connected(self) -> None:
         """Wait for the broker's welcome."""
         await self._machine.connected.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def fail(self, error: ConcordantError) -> None:
+        """Its broker cannot be reached any longer: whoever waits is told."""
+        self._failure = self._failure or error
+        self._machine.connected.set()
+        for found in self._outcomes.values():
+            if not found.done():
+                found.set_exception(error)
+                found.exception()  # nobody may be waiting any longer
 
     async def stop(self) -> None:
         for task in self._answering:
@@ -127,14 +148,14 @@ class Door:
         await asyncio.gather(*self._answering, return_exceptions=True)
         await self._place.stop()
 
-    async def advertise(self, name: str, wanted: Filter) -> None:
-        await self.ask(Advertise(name, wanted))
+    async def advertise(self, name: str, wanted: Filter | str) -> None:
+        await self.ask(Advertise(name, _filter(wanted)))
 
     async def unadvertise(self, name: str) -> None:
         await self.ask(Unadvertise(name))
 
-    async def subscribe(self, name: str, wanted: Filter) -> None:
-        await self.ask(Subscribe(name, wanted))
+    async def subscribe(self, name: str, wanted: Filter | str) -> None:
+        await self.ask(Subscribe(name, _filter(wanted)))
 
     async def unsubscribe(self, name: str) -> None:
         await self.ask(Unsubscribe(name))
@@ -144,6 +165,7 @@ class Door:
 
     async def run(self, plan: Plan) -> Outcome:
         """Run a static transaction to its end."""
+        await self._check_kind("static")
         await self.ask(Run(plan))
         return await self.outcome(self._machine.client.last_transaction)
 
@@ -159,13 +181,31 @@ class Door:
 
     async def ask(self, *requests: Request) -> None:
         await self.connected()
+        for topic in (one for request in requests for one in _topics(request)):
+            if self.topics is not None and topic not in self.topics:
+                raise UsageError(
+                    f"the cluster does not know the topic {topic!r}",
+                    hint=f"declared are {', '.join(self.topics) or 'none'}; [topics] of the "
+                    "cluster file declares them",
+                )
         self._place.command(*requests)
 
     async def begin(self, kind: Kind) -> str:
+        await self._check_kind(kind)
         await self.ask(Begin(kind))
         return self._machine.client.last_transaction
 
+    async def _check_kind(self, kind: Kind) -> None:
+        await self.connected()
+        if kind not in self.kinds:
+            raise UsageError(
+                f"there are no {kind} transactions here",
+                hint=f"there are {' and '.join(self.kinds)}",
+            )
+
     def _outcome(self, tx: str) -> asyncio.Future[Outcome]:
+        if self._failure is not None:
+            raise self._failure
         if tx not in self._outcomes:
             self._outcomes[tx] = asyncio.get_running_loop().create_future()
         return self._outcomes[tx]
@@ -189,14 +229,14 @@ class Door:
                 self._answering.add(task)
                 task.add_done_callback(self._answering.discard)
             else:
-                self._take_event(one.events[0])
+                self.take(one.events[0])
 
     async def _answer(self, trigger: Triggered) -> None:
         tx, thread = trigger.transaction, trigger.thread
-        ran = self._handler is not None
+        ran = self.handler is not None
         try:
-            if self._handler is not None:
-                await self._handler(trigger, Answer(self, tx, thread))
+            if self.handler is not None:
+                await self.handler(trigger, Answer(self, tx, thread))
             self._place.command(Return(tx, thread, ran))
         except UsageError:
             if self._machine.client.takes_part(tx):  # it is not over, but cannot be done
@@ -211,14 +251,14 @@ class Answer:
         self.name = tx
         self._thread = thread
 
-    async def advertise(self, name: str, wanted: Filter) -> None:
-        await self._act(Advertise(name, wanted))
+    async def advertise(self, name: str, wanted: Filter | str) -> None:
+        await self._act(Advertise(name, _filter(wanted)))
 
     async def unadvertise(self, name: str) -> None:
         await self._act(Unadvertise(name))
 
-    async def subscribe(self, name: str, wanted: Filter) -> None:
-        await self._act(Subscribe(name, wanted))
+    async def subscribe(self, name: str, wanted: Filter | str) -> None:
+        await self._act(Subscribe(name, _filter(wanted)))
 
     async def unsubscribe(self, name: str) -> None:
         await self._act(Unsubscribe(name))
@@ -278,14 +318,14 @@ class Steps:
             for one in self._written
         )
 
-    def advertise(self, name: str, wanted: Filter) -> None:
-        self._written.append(Advertise(name, wanted))
+    def advertise(self, name: str, wanted: Filter | str) -> None:
+        self._written.append(Advertise(name, _filter(wanted)))
 
     def unadvertise(self, name: str) -> None:
         self._written.append(Unadvertise(name))
 
-    def subscribe(self, name: str, wanted: Filter) -> None:
-        self._written.append(Subscribe(name, wanted))
+    def subscribe(self, name: str, wanted: Filter | str) -> None:
+        self._written.append(Subscribe(name, _filter(wanted)))
 
     def unsubscribe(self, name: str) -> None:
         self._written.append(Unsubscribe(name))
@@ -332,3 +372,23 @@ class Planning(Steps):
     ) -> None:
         if error is None:
             self.outcome = await self._door.run(self.plan)
+
+
+def _filter(wanted: Filter | str) -> Filter:
+    """A filter, or the text of one: a topic, and what its attributes are compared with."""
+    if isinstance(wanted, Filter):
+        return wanted
+    found = [one for subscription in parse(wanted) for one in filters_of(subscription)]
+    if len(found) != 1:
+        raise UsageError(f"{wanted!r} is not one filter", hint="take a name for each of them")
+    return found[0]
+
+
+def _topics(request: Request) -> Iterator[str]:
+    """The topics that a request publishes to."""
+    action = request.action if isinstance(request, Act) else request
+    if isinstance(action, Publish | Trigger):
+        yield action.topic
+    elif isinstance(action, Run):
+        for _, step in action.plan.lines():
+            yield from _topics(step.action)

@@ -1,0 +1,109 @@
+"""An application in transactions: it joins at the node of its name when it is first needed.
+
+A `Membership` hosts the application's client (`net.transactions.Door`) and leads its messages
+through the application's session. `Blocking` is a transaction for programs without an event loop.
+The module knows who joins where; sessions are the caller's matter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from types import TracebackType
+from typing import Any
+
+from concordant.errors import ConcordantError, UsageError
+from concordant.net.caller import Caller
+from concordant.net.session import Joined
+from concordant.net.transactions import Door, Handler, Planning, TakeEvent, Transaction
+from concordant.net.tunnel import BROKER, Tunnel
+from concordant.transact.actions import Outcome
+
+AtHome = Callable[[Callable[[Caller], Awaitable[None]]], Awaitable[None]]
+"""Asks at the door of the node that the name belongs to."""
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+"""Runs work on an event loop and waits for it."""
+
+
+class Membership:
+    """One application's part in transactions."""
+
+    def __init__(self, name: str, at_home: AtHome, *, drawn: bool) -> None:
+        self._name = name
+        self._drawn = drawn
+        self._at_home = at_home
+        self._door: Door | None = None
+        self._joining: asyncio.Task[None] | None = None
+
+    def door(self) -> Door:
+        """The application's client; whoever uses it waits until it has joined."""
+        if self._drawn:
+            raise UsageError(
+                "a bus without a name takes part in no transaction: what it advertises and "
+                "subscribes to is kept under its name",
+                hint='give it one: Bus.open(url, name="shop")',
+            )
+        if self._door is None:
+            tunnel = Tunnel(self._name)
+            self._door = Door(self._name, BROKER, tunnel)
+            self._joining = asyncio.create_task(self._join(self._door, tunnel))
+        return self._door
+
+    async def participant(self, handler: Handler | None, take: TakeEvent | None) -> Door:
+        """The client, joined, with what it does when a trigger or an event comes."""
+        found = self.door()
+        found.handler = handler or found.handler
+        found.take = take or found.take
+        await found.connected()
+        return found
+
+    async def _join(self, door: Door, tunnel: Tunnel) -> None:
+        def joined(answer: Joined) -> None:
+            door.kinds, door.topics = answer.kinds, answer.topics
+
+        tunnel.joined, tunnel.fail = joined, door.fail
+        try:
+            await self._at_home(lambda caller: caller.join(tunnel))
+        except ConcordantError as error:
+            door.fail(error)
+            self._door = None  # whoever asks again, tries again
+
+    async def stop(self) -> None:
+        """What the application has stays at its broker; its open transactions abort in time."""
+        if self._joining is not None:
+            self._joining.cancel()
+            await asyncio.gather(self._joining, return_exceptions=True)
+        if self._door is not None:
+            await self._door.stop()
+
+
+class Blocking:
+    """A transaction by `with`; its operations are those of the transaction, without `await`."""
+
+    def __init__(self, run: Run, within: Planning | Transaction) -> None:
+        self._run = run
+        self._within = within
+
+    def __enter__(self) -> Blocking:
+        self._run(self._within.__aenter__())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._run(self._within.__aexit__(kind, error, trace))
+
+    @property
+    def outcome(self) -> Outcome:
+        """Known after the block."""
+        return self._within.outcome
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._within, name)
+        if not asyncio.iscoroutinefunction(found):
+            return found
+        return lambda *given, **named: self._run(found(*given, **named))
