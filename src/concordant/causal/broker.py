@@ -145,6 +145,7 @@ class Broker:
                     self.burial.retire()
         if given.records:
             state.patient_until = now + self.options.lease_us
+            state.stability.touch_all()
         out.wake(_TICK, now + self.options.tick_us)
 
     def snapshot(self) -> bytes:
@@ -168,14 +169,17 @@ class Broker:
         elif kind in _PEER:
             if source not in self._serves:
                 raise PeerError(f"{source} is no broker and sent a {type(message).__name__}")
-            if isinstance(message, Ordered) and not (
-                message.at
-                and message.round > 0
-                and all(message.origin in self.members.get(topic, ()) for topic in message.at)
-            ):
+            if isinstance(message, Ordered) and not self._sound(message):
                 raise PeerError(f"{source} sent an event of {message.origin} for {message.at}")
         else:
             self._service.check(source, message)
+
+    def _sound(self, ordered: Ordered) -> bool:
+        """Does its origin serve the topics that it is addressed to?"""
+        for topic in ordered.at:
+            if ordered.origin not in self.members.get(topic, ()):
+                return False
+        return ordered.round > 0 and bool(ordered.at)
 
     def _take(self, now: Instant, source: str, message: Message, out: Outgoing) -> None:
         state, kind = self.state, type(message)
@@ -292,7 +296,7 @@ class Broker:
         for topic, n in ordered.at.items():
             lift(state.delivered, topic, ordered.origin, n)
         state.round = max(state.round, ordered.round)
-        state.stability.stale = True
+        state.stability.touch(ordered.at)
         state.horizon.delivered(ordered.origin, ordered.round)
         state.retained.add(ordered)
         source, seq = ordered.event.source, ordered.event.seq
@@ -348,7 +352,8 @@ class Broker:
             self._pace(peer).sent(ordered.id, self.now, wait_us=options.resend_us)
 
     def _peers(self, origin: str, topics: tuple[str, ...]) -> list[str]:
-        """The live brokers that serve one of these topics, but for this one and the origin."""
+        """The live brokers, but for this one and the origin, that serve one of these topics, or
+        any if none is given."""
         dead = self.state.flush.dead
         key = (len(dead), origin, topics)  # the dead only become more
         found = self._known_peers.get(key)
@@ -358,7 +363,7 @@ class Broker:
                 for one in self.brokers
                 if one not in (self.name, origin)
                 and one not in dead
-                and any(topic in self._serves[one] for topic in topics)
+                and (not topics or any(topic in self._serves[one] for topic in topics))
             ]
         return found
 
@@ -380,19 +385,25 @@ class Broker:
 
     def _compare(self, source: str, digest: Digest, out: Outgoing) -> None:
         state = self.state
-        if self.burial.adopt(digest.dead, out) and state.retired:
+        if digest.dead and self.burial.adopt(digest.dead, out) and state.retired:
             return
         state.stability.learn(digest.acknowledged)
         state.round = max(state.round, digest.round)
         state.shown[source] = max(state.shown.get(source, 0), digest.round)
-        ordered = {topic: row.get(source, 0) for topic, row in digest.delivered.items()}
-        mine = {topic: n for topic, n in ordered.items() if topic in self.topics}
+        mine = {
+            topic: row.get(source, 0)
+            for topic, row in digest.delivered.items()
+            if topic in self.topics
+        }
         state.horizon.claimed(source, digest.round, mine)
         self._answer(source, digest.delivered, out)
 
     def _answer(self, peer: str, delivered: Vector, out: Outgoing) -> None:
         """Send what a peer lacks, the first ones in the order of delivery."""
         retained, log = self.state.retained, self.state.retained.log
+        if not log:
+            self.state.paces.pop(peer, None)
+            return
         count_max = self.options.digest_count_max
         lacking = retained.beyond(self._serves[peer], delivered, count_max=count_max)
         first = [one.id for one in lacking]
@@ -411,33 +422,33 @@ class Broker:
     def _tick(self, now: Instant, out: Outgoing) -> None:
         state = self.state
         out.wake(_TICK, now + self.options.tick_us)
-        peers = [one for one in self.brokers if one != self.name and one not in state.flush.dead]
+        peers = self._peers(self.name, ())
         if state.retired:
             for peer in state.chance.sample(peers, 1):
                 out.send(peer, Retired())
             return
-        state.pulled = {}
-        self._push_again(out)
+        state.pulled.clear()
+        if state.pushing:
+            self._push_again(out)
         self._service.tick(now, out)
         self._settle(now)
         for peer in state.chance.sample(peers, 1):
             mine = restricted(state.delivered, self.topics)
-            known = {one: copied(vector) for one, vector in state.stability.acknowledged.items()}
+            known = dict(state.stability.acknowledged)
             out.send(peer, Digest(mine, state.round, known, state.flush.names))
         self.burial.coordinate(out)
 
     def _settle(self, now: Instant) -> None:
         """Work out what everybody has, and forget it."""
         state, stability = self.state, self.state.stability
-        if not stability.stale or now < state.patient_until:
+        if not stability.changed or now < state.patient_until:
             return
         stability.advertise(
             self.name,
-            restricted(state.delivered, self.topics),
+            {topic: row for topic, row in state.delivered.items() if topic in self.topics},
             ((one.topics, one.acknowledged) for one in state.sessions.values()),
         )
-        stability.settle(self.members, state.flush.dead)
-        state.retained.drop(stability.stable)
+        state.retained.drop(stability.settle(self.members, state.flush.dead), stability.stable)
 
     # --- contexts of clients from elsewhere ---------------------------------------------------
 

@@ -34,7 +34,7 @@ class Burial:
             return True
         if not state.flush.adopt(suspects, broker.brokers):
             return False
-        state.stability.stale = True
+        state.stability.touch_all()
         out.persist(Died(state.flush.names, None))
         self.coordinate(out)
         return True

@@ -48,6 +48,8 @@ class Chance(msgspec.Struct):
         >>> sorted(Chance.of(1, "a").sample("abc", 5))
         ['a', 'b', 'c']
         """
+        if count == 1 and items:
+            return [items[self.below(len(items))]]
         count = min(count, len(items))
         chosen: dict[int, bool] = {}
         for last in range(len(items) - count, len(items)):

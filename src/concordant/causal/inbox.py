@@ -17,7 +17,7 @@ import msgspec
 
 from concordant.causal.messages import Carried, Id
 from concordant.causal.rounds import decode
-from concordant.causal.vector import Entry, Vector, copied, join, lift, position, restricted
+from concordant.causal.vector import Entry, Vector, join, lift, position, restricted
 from concordant.machine.holdback import Holdback
 from concordant.model.event import Event
 
@@ -92,12 +92,6 @@ class Inbox(msgspec.Struct):
                 for topic, n in carried.at.items()
             ):
                 self.catchup[carried.id] = one
-
-    def have(self) -> Vector:
-        """What need not be sent: delivered, or below the floor."""
-        found = copied(self.last)
-        join(found, self.floor)
-        return found
 
     def waiting_ids(self) -> tuple[Id, ...]:
         return (*self.catchup, *((origin, number) for _, origin, number in self.waiting))

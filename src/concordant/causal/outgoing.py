@@ -16,6 +16,8 @@ from concordant.model.history import Step
 class Outgoing:
     """The effects of one input."""
 
+    __slots__ = ("_deliveries", "_first", "_messages", "_records", "_timers", "cause")
+
     def __init__(self, cause: int) -> None:
         self.cause = cause
         self._first: list[Effect] = []
@@ -26,7 +28,11 @@ class Outgoing:
 
     def send(self, to: str, *messages: Message) -> None:
         if messages:
-            self._messages.setdefault(to, []).extend(messages)
+            waiting = self._messages.get(to)
+            if waiting is None:
+                self._messages[to] = list(messages)
+            else:
+                waiting.extend(messages)
 
     def wake(self, name: str, at: Instant) -> None:
         self._timers[name] = at

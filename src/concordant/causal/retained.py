@@ -45,11 +45,11 @@ class Retained(msgspec.Struct):
             row.at.insert(place, n)
             row.numbers.insert(place, ordered.number)
 
-    def drop(self, stable: Vector) -> None:
-        """Forget the events that nobody can lack any longer."""
-        for topic, rows in self.index.items():
+    def drop(self, topics: Iterable[str], stable: Vector) -> None:
+        """Forget the events of these topics that nobody can lack any longer."""
+        for topic in topics:
             known = stable.get(topic, {})
-            for origin, row in rows.items():
+            for origin, row in self.index.get(topic, {}).items():
                 if not row.at or row.at[0] > known.get(origin, 0):
                     continue
                 for number in row.numbers[: bisect_right(row.at, known[origin])]:

@@ -36,7 +36,16 @@ from concordant.causal.messages import (
 from concordant.causal.outgoing import Outgoing
 from concordant.causal.pace import Pace
 from concordant.causal.rounds import encode
-from concordant.causal.vector import Entry, Vector, copied, entries, join, position, restricted
+from concordant.causal.vector import (
+    Entry,
+    Vector,
+    copied,
+    entries,
+    join,
+    joined,
+    position,
+    restricted,
+)
 from concordant.errors import PeerError
 from concordant.machine.inputs import Message
 from concordant.machine.instant import Instant
@@ -78,6 +87,8 @@ class Service:
     def check(self, source: str, message: Message) -> None:
         """Refuse what no client may send."""
         broker = self._broker
+        if type(message) is Ack:
+            return
         if isinstance(message, Submit):
             if not message.topics or any(one not in broker.topics for one in message.topics):
                 raise PeerError(f"{broker.name} does not serve {message.topics} for {source}")
@@ -86,7 +97,7 @@ class Service:
             several = not message.solo and broker.options.profile == "local"
             if not served or (len(served) < len(message.topics) and not several):
                 raise PeerError(f"{broker.name} does not serve {message.topics} for {source}")
-        elif not isinstance(message, Ack | DetachHome):
+        elif not isinstance(message, DetachHome):
             raise PeerError(f"a broker was sent a {type(message).__name__} by {source}")
 
     def take(self, now: Instant, client: str, message: Message, out: Outgoing) -> None:
@@ -113,9 +124,11 @@ class Service:
             return
         if session is None or session.number < ask.session:
             last = restricted(ask.last, ask.topics)
+            if session is not None:  # what it no longer wants may now be forgotten
+                state.stability.touch(session.topics)
             session = Session(ask.session, ask.topics, ask.solo, last, now, total=ask.total)
             state.sessions[client] = session
-            state.stability.stale = True
+            state.stability.touch(ask.topics)
         elif session.number > ask.session:
             return
         session.heard_at = now
@@ -146,10 +159,18 @@ class Service:
             return
         session.heard_at = now
         state.round = max(state.round, ack.round)
-        if join(session.acknowledged, restricted(ack.last, session.topics)):
-            state.stability.stale = True
-        self._send_again(client, session, ack, out)
-        rounds = {topic: self._passed(topic) for topic in session.topics if topic in broker.topics}
+        if ack.last != session.acknowledged and join(
+            session.acknowledged, restricted(ack.last, session.topics)
+        ):
+            state.stability.touch(session.topics)
+        if state.retained.log:
+            self._send_again(client, session, ack, out)
+        else:
+            session.pace.events.clear()
+        rounds: dict[str, int] = {}
+        if ack.joining:
+            mine = (topic for topic in session.topics if topic in broker.topics)
+            rounds = {topic: self._passed(topic) for topic in mine}
         if session.total:
             state.horizon.look(state.delivered)
             complete = {topic: self._complete(topic) for topic in session.topics}
@@ -164,7 +185,11 @@ class Service:
         waiting = dict.fromkeys(ack.waiting, True)
         log = state.retained.log
         count_max = broker.options.pull_count_max
-        lacking = state.retained.beyond(session.topics, ack.have, count_max=count_max, but=waiting)
+        have = joined(ack.last, ack.floor)
+        lacking = state.retained.beyond(session.topics, have, count_max=count_max, but=waiting)
+        if not lacking and not waiting:
+            session.pace.events.clear()
+            return
         # Those that wait may wait for something that has been found lost since.
         known = [one for one in ack.waiting if one in log]
         again = state.chance.sample(known, broker.options.refresh_count_max)
@@ -174,12 +199,12 @@ class Service:
 
     def _passed(self, topic: str) -> int:
         """Every event of the topic that is ordered from now on has a greater round."""
-        state = self._broker.state
-        return min(
-            state.round if one == self._broker.name else state.shown.get(one, 0)
-            for one in self._broker.members[topic]
-            if one not in state.flush.dead
-        )
+        broker, state = self._broker, self._broker.state
+        found = state.round
+        for one in broker.members[topic]:
+            if one != broker.name and one not in state.flush.dead:
+                found = min(found, state.shown.get(one, 0))
+        return found
 
     def _complete(self, topic: str) -> int:
         """Everything of the topic up to this round, of whatever broker, was delivered here."""
@@ -200,8 +225,9 @@ class Service:
         return all(at.get(topic, 0) <= reached for at in kept)
 
     def _cut(self, client: str) -> None:
-        self._end(client, self._broker.state.sessions.pop(client).number)
-        self._broker.state.stability.stale = True
+        session = self._broker.state.sessions.pop(client)
+        self._end(client, session.number)
+        self._broker.state.stability.touch(session.topics)
 
     def _end(self, client: str, session: int) -> None:
         detached = self._broker.state.detached

@@ -9,58 +9,86 @@ a new event. Subscribers count: stability over brokers alone forgets what a subs
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 
-from concordant.causal.vector import Vector, copied, join, lift
+from concordant.causal.vector import Vector
 
 
 class Stability(msgspec.Struct):
     """What one broker knows of who has what."""
 
     acknowledged: dict[str, Vector] = {}
-    """By broker, itself among them."""
+    """By broker, itself among them. A vector here is replaced and never changed: it is in digests
+    that are on their way."""
     stable: Vector = {}
     """As last worked out: never too high, because advertisements only rise."""
-    stale: bool = True
-    """Something has changed since that was worked out."""
+    changed: dict[str, bool] = {}
+    """Topics of which something has changed since that was worked out."""
+
+    def touch(self, topics: Iterable[str]) -> None:
+        """Something may have changed in these topics."""
+        for topic in topics:
+            self.changed[topic] = True
+
+    def touch_all(self) -> None:
+        """Who counts has changed."""
+        self.touch(chain.from_iterable(self.acknowledged.values()))
 
     def advertise(
         self, me: str, delivered: Vector, attached: Iterable[tuple[Sequence[str], Vector]]
     ) -> None:
         """Raise the own advertisement to what all attached subscribers have as well."""
-        least = copied(delivered)
+        rows = {topic: dict(delivered[topic]) for topic in self.changed if topic in delivered}
         for topics, acknowledged in attached:
             for topic in topics:
-                row = least.get(topic)
+                row = rows.get(topic)
                 if row is not None:
                     had = acknowledged.get(topic, {})
                     for origin, n in row.items():
                         if had.get(origin, 0) < n:
                             row[origin] = had.get(origin, 0)
-        join(self.acknowledged.setdefault(me, {}), least)
+        self._raise(me, rows)
 
     def learn(self, acknowledged: Mapping[str, Vector]) -> None:
         """Take over what another broker knows."""
         for broker, vector in acknowledged.items():
-            if join(self.acknowledged.setdefault(broker, {}), vector):
-                self.stale = True
+            if vector != self.acknowledged.get(broker):
+                self._raise(broker, vector)
 
-    def settle(self, members: Mapping[str, Sequence[str]], dead: Mapping[str, bool]) -> None:
-        """Work out what is stable."""
-        self.stale = False
-        topics = dict.fromkeys(t for vector in self.acknowledged.values() for t in vector)
+    def _raise(self, broker: str, vector: Vector) -> None:
+        """Take over what is higher in a vector."""
+        before = self.acknowledged.get(broker, {})
+        after: Vector | None = None
+        for topic, row in vector.items():
+            known = before.get(topic, {})
+            higher = {origin: n for origin, n in row.items() if n > known.get(origin, 0)}
+            if higher:
+                after = dict(before) if after is None else after
+                after[topic] = {**known, **higher}
+                self.changed[topic] = True
+        if after is not None:
+            self.acknowledged[broker] = after
+
+    def settle(self, members: Mapping[str, Sequence[str]], dead: Mapping[str, bool]) -> list[str]:
+        """Work out what is stable; in which topics it may be more than before."""
+        topics, self.changed = list(self.changed), {}
         for topic in topics:
             rows = [
                 self.acknowledged.get(member, {}).get(topic, {})
                 for member in members.get(topic, ())
                 if member not in dead
             ]
-            if not rows:
-                continue
+            if not rows or not all(rows):
+                continue  # what one of them has nothing of is not stable
             first, *others = rows
-            for origin, n in first.items():  # what one of them has nothing of is not stable
+            reached = self.stable.setdefault(topic, {})
+            for origin, n in first.items():
                 for row in others:
-                    n = min(n, row.get(origin, 0))
-                if n:
-                    lift(self.stable, topic, origin, n)
+                    had = row.get(origin, 0)
+                    if had < n:
+                        n = had
+                if n > reached.get(origin, 0):
+                    reached[origin] = n
+        return topics

@@ -56,6 +56,19 @@ def join(vector: Vector, other: Vector) -> bool:
     return raised
 
 
+def joined(vector: Vector, other: Vector) -> Vector:
+    """Both together: the first as it is, if it has all of the second, else a new vector.
+
+    >>> low, high = {"T": {"a": 3}}, {"T": {"a": 4}, "U": {"a": 1}}
+    >>> joined(low, high) == high, joined(high, low) is high
+    (True, True)
+    """
+    if not other or vector == other:
+        return vector
+    found = copied(vector)
+    return found if join(found, other) else vector
+
+
 def copied(vector: Vector) -> Vector:
     """A copy that goes its own way: what is sent must not change afterwards."""
     return {topic: dict(row) for topic, row in vector.items()}

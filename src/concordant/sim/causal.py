@@ -23,7 +23,7 @@ from concordant.causal.outgoing import Outgoing
 from concordant.causal.records import Accepted, Joined, Passed
 from concordant.causal.requests import Address, Migrate
 from concordant.causal.subscriber import Subscriber
-from concordant.causal.vector import Vector, entries, join, position
+from concordant.causal.vector import Vector, copied, entries, join, position
 from concordant.check import causal_end, causal_order
 from concordant.check.causal import BrokerEnd, Carriage, Fact, Id, SubscriberEnd, Witness
 from concordant.check.levels import check_level
@@ -211,11 +211,11 @@ class Watcher:
         mine = state.stability.acknowledged.get(broker.name, {})
         stable, wrong = state.stability.stable, self.seen.unstable
         self.seen.stability_count += 1
-        if mine is not broker.advertised:  # a vector that is advertised is never changed
+        if mine != broker.advertised:
             for topic, origin, n in entries(broker.advertised):
                 if position(mine, topic, origin) < n:
                     wrong.append(f"{broker.name} took back what it said of {topic}")
-            broker.advertised = mine
+            broker.advertised = copied(mine)
             for topic, origin, n in entries(mine):
                 if n > position(state.delivered, topic, origin):
                     wrong.append(f"{broker.name} advertised more than it has of {topic}")
