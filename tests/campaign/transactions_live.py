@@ -1,8 +1,10 @@
-"""Brokers over TCP, killed with SIGKILL while instances are dispatched, again and again.
+"""Brokers and nodes over TCP, killed with SIGKILL during transactions, again and again.
 
-Each repetition has three broker processes with logs on a real disk and fsync, four clients, some
-transactions at a time, and kills at random moments. At the end every instance must be where the
-outcome of its transaction says, and its step delivered once or not at all.
+Each repetition has three processes with logs on a real disk and fsync, some transactions at a time,
+and kills at random moments. Two of three have brokers: instances are dispatched, and at the end
+every one must be where the outcome of its transaction says, and its step delivered once or not at
+all. The third has nodes, and sales by the bus: subscribers of the total order must read all of what
+was committed, once and in order, and nothing else.
 """
 
 from __future__ import annotations
@@ -18,13 +20,17 @@ from rich.table import Table
 from concordant.transact.actions import Kind
 from tests.campaign.shape import Options, Report
 from tests.network.dispatching import Said, run_dispatching
+from tests.network.selling import run_selling
 
 NAME = "transactions-live"
 
-REPETITION_COUNT = 102
+REPETITION_COUNT = 153
 """For as many cases as a campaign has by default; fewer cases, fewer repetitions."""
 INSTANCE_COUNT = 24
+SALE_COUNT = 12
+"""Of each of two shops."""
 KILL_COUNT = 4
+WAYS = ("brokers", "brokers", "bus")
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
@@ -33,38 +39,40 @@ def run(options: Options) -> Report:
     report = Report(NAME)
     if options.case is not None or options.policy is not None:
         return report  # a replay of one case of another campaign
-    count = max(len(KINDS), options.case_count * REPETITION_COUNT // Options.case_count)
-    found: dict[Kind, list[Said]] = {kind: [] for kind in KINDS}
+    case_count = len(KINDS) * len(WAYS)
+    count = max(case_count, options.case_count * REPETITION_COUNT // Options.case_count)
+    found: dict[tuple[Kind, str], list[Said]] = {
+        (kind, way): [] for way in dict.fromkeys(WAYS) for kind in KINDS
+    }
     for number in range(count):
-        kind = KINDS[number % len(KINDS)]
-        rng = Random(f"{options.seed}/{number}")
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                said = asyncio.run(
-                    run_dispatching(
-                        kind,
-                        Path(folder),
-                        rng=rng,
-                        count=INSTANCE_COUNT,
-                        kill_count=KILL_COUNT,
-                    )
-                )
-            except (AssertionError, TimeoutError) as error:
-                said = Said(wrong=[f"{type(error).__name__}: {error}"])
-        found[kind].append(said)
+        kind, way = KINDS[number % len(KINDS)], WAYS[number // len(KINDS) % len(WAYS)]
+        found[kind, way].append(_repetition(kind, way, Random(f"{options.seed}/{number}")))
         options.progress("repetitions", number + 1, count)
     report.tables.append(_table(found))
-    for kind, all_said in found.items():
+    for (kind, way), all_said in found.items():
         for number, said in enumerate(all_said):
-            report.failures += [f"{kind}, repetition {number}: {wrong}" for wrong in said.wrong]
+            report.failures += [f"{kind}, {way}, {number}: {wrong}" for wrong in said.wrong]
         if not sum(said.committed_count for said in all_said):
-            report.failures.append(f"{kind}: nothing was committed")
+            report.failures.append(f"{kind}, {way}: nothing was committed")
     return report
 
 
-def _table(found: dict[Kind, list[Said]]) -> Table:
-    table = Table("transactions", "repetitions", "kills", "commits", "aborts", "wrong")
-    for kind, all_said in found.items():
+def _repetition(kind: Kind, way: str, rng: Random) -> Said:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        if way == "bus":
+            work = run_selling(kind, path, rng=rng, count=SALE_COUNT, kill_count=KILL_COUNT)
+        else:
+            work = run_dispatching(kind, path, rng=rng, count=INSTANCE_COUNT, kill_count=KILL_COUNT)
+        try:
+            return asyncio.run(work)
+        except (AssertionError, TimeoutError) as error:
+            return Said(wrong=[f"{type(error).__name__}: {error}"])
+
+
+def _table(found: dict[tuple[Kind, str], list[Said]]) -> Table:
+    table = Table("transactions", "by", "repetitions", "kills", "commits", "aborts", "wrong")
+    for (kind, way), all_said in found.items():
         numbers = (
             len(all_said),
             sum(said.killed_count for said in all_said),
@@ -72,5 +80,5 @@ def _table(found: dict[Kind, list[Said]]) -> Table:
             sum(said.aborted_count for said in all_said),
             sum(len(said.wrong) for said in all_said),
         )
-        table.add_row(kind, *(f"{number:,}" for number in numbers))
+        table.add_row(kind, way, *(f"{number:,}" for number in numbers))
     return table

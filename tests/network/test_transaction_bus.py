@@ -25,6 +25,7 @@ def test_killed_nodes_lose_no_sale_and_show_no_aborted_one(tmp_path: Path) -> No
     assert said.wrong == []
     assert said.killed_count == 2
     assert said.committed_count > 4
+    assert said.aborted_count > 1
 
 
 @asynccontextmanager

@@ -69,12 +69,16 @@ def _show(found: Cluster, *, json: bool) -> None:
                 "nodes": {name: node.door for name, node in found.nodes.items()},
                 "strategies": strategies,
                 "placed": placed,
+                "transactions": list(found.transaction_kinds),
             }
         )
         return
     nodes = ", ".join(f"{name} ({node.door})" for name, node in found.nodes.items())
     lines = [f"{found.cluster.name}: {nodes}, over {found.cluster.transport}"]
     lines += [f"  offers {one['order']} by {one['strategy']}" for one in strategies]
+    if found.transaction_kinds:
+        kinds = " and ".join(found.transaction_kinds)
+        lines.append(f"  offers {kinds} transactions, with {found.hub} in the middle")
     lines += [f"  {key} lives at {address}" for key, address in placed.items()]
     terminal.print_text("\n".join(lines))
 
