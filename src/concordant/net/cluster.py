@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +21,15 @@ from concordant.machine.detector import DetectorOptions
 from concordant.machine.instant import SECOND
 from concordant.model.kind import RESERVED, Kind
 from concordant.model.topic import Topic, schemas
-from concordant.net.roles import STRATEGIES, Part, Setting, Strategy, part_of, rendezvous
+from concordant.net.roles import (
+    REPLICA_COUNT,
+    STRATEGIES,
+    Part,
+    Setting,
+    Strategy,
+    part_of,
+    rendezvous,
+)
 from concordant.order.client import ClientOptions
 from concordant.order.sequencing.messages import SequencingOptions
 from concordant.transact.actions import Kind as Transactions
@@ -98,6 +106,9 @@ class Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A folder for the nodes' logs; without one, what a node knew is gone when it ends."""
     placement: Literal["rendezvous", "first"] = "rendezvous"
     """Which node has a part that exists once, where [placed] does not say."""
+    replaced: str = ""
+    """A node that begins anew because it lost its disk: its mergers take what the other replicas
+    have. Only one at a time, and its name is taken out again when it has everything."""
     transactions: Literal["", "shared", "isolated"] = ""
     """Transactions of several clients: static and open ones on shared tables, or isolated ones."""
 
@@ -156,7 +167,10 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def setting(self, node: str) -> Setting:
         """What the makers of machines are told."""
         together = tuple(self.together.values())
-        bare = Setting(node, self.names, {}, tuple(self.topics), together, self.parameters)
+        bare = Setting(
+            *(node, self.names, {}, tuple(self.topics), together, self.parameters),
+            replaced=self.cluster.replaced,
+        )
         placed = {}
         for strategy in self.strategies:
             for part in strategy.parts(bare):
@@ -231,6 +245,8 @@ def check_cluster(found: Cluster, *, place: str) -> None:
             )
         elif head.transport not in strategy.transports:
             refuse(f"{name!r} does not run over {head.transport}", "[cluster] strategies")
+    if head.replaced:
+        _check_replaced(found, refuse)
     if head.transactions and len(found.nodes) > 1 and not head.data:
         refuse(
             "transactions of several nodes need a disk: a broker that forgets cannot go on",
@@ -265,6 +281,21 @@ def check_cluster(found: Cluster, *, place: str) -> None:
     if found.limits.batch_count_max > outbox:
         refuse(
             f"a batch has to fit into the outbox of {outbox:,} events", "[limits] batch_count_max"
+        )
+
+
+def _check_replaced(found: Cluster, refuse: Callable[..., None]) -> None:
+    where = "[cluster] replaced"
+    if found.cluster.replaced not in found.nodes:
+        refuse(f"no node is called {found.cluster.replaced!r}", where)
+    if not any(one.replaces for one in found.strategies):
+        known = [name for name, one in STRATEGIES.items() if one.replaces]
+        refuse("no order here can give a node what it lost", where, f"{' and '.join(known)} can")
+    if len(found.nodes) < REPLICA_COUNT:
+        refuse(
+            "nobody else has what the node lost",
+            where,
+            f"there are replicas in clusters of {REPLICA_COUNT} nodes or more",
         )
 
 

@@ -51,7 +51,9 @@ class Inlet:
         seal: Seal,
         publishers_max: int,
         batch_count_max: int,
+        forgot: bool = False,
     ) -> None:
+        """`forgot`: the numbers of what was published here before are lost."""
         assert isinstance(flow.machine, Flow)
         self.published_count = 0
         self.seal = seal
@@ -61,9 +63,15 @@ class Inlet:
         self._held = flow.machine
         self._publishers_max = publishers_max
         self._batch_count_max = batch_count_max
+        self._forgot = forgot
 
     def last(self, source: str) -> int:
         """The number of a source's last event that is in every feed."""
+        if self._forgot:  # events under old numbers would be taken for repeated ones, and dropped
+            raise UsageError(
+                "this node lost its disk, and with it the numbers of what was published here",
+                hint="publish under another name, which belongs to another node",
+            )
         publishers = [feed.publisher for feed in self._feeds.values()]
         last = min(one.seq_of(source) for one in publishers)
         known = max((one.guest_count for one in publishers if isinstance(one, Client)), default=0)

@@ -150,6 +150,7 @@ class Node:
             seal=Seal(self._secret(cluster.credentials.nodes, "nodes")),
             publishers_max=cluster.limits.publishers_max,
             batch_count_max=cluster.limits.batch_count_max,
+            forgot=self._forgot(),
         )
         for strategy in cluster.strategies:
             self._host_parts(strategy)
@@ -239,6 +240,16 @@ class Node:
             self._compacted.append(place)
         self._carrier.add(place)
         return place
+
+    def _forgot(self) -> bool:
+        """Was a disk of this node lost, now or earlier? The file keeps it in mind."""
+        if self._folder is None:
+            return False
+        told = self._folder / "replaced"
+        if self.cluster.cluster.replaced == self.name:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            told.touch()
+        return told.exists()
 
     def _folder_of(self, address: str) -> Path | None:
         if self._folder is None:

@@ -13,6 +13,7 @@ The module knows addresses and how machines are made. It starts nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import cycle
 
 import msgspec
 
@@ -27,6 +28,7 @@ from concordant.machine.detector import (
     Watch,
 )
 from concordant.machine.inputs import Message
+from concordant.machine.instant import MILLISECOND, SECOND
 from concordant.machine.saved import Saved
 from concordant.machine.view import View
 from concordant.model.subscription import Subscription
@@ -39,6 +41,7 @@ from concordant.net.strategy import (
     Publisher,
     Setting,
     Strategy,
+    homes,
     part_of,
     publisher_of,
     rendezvous,
@@ -70,6 +73,7 @@ from concordant.order.merging.messages import MESSAGES as MERGING_MESSAGES
 from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.records import RECORDS as MERGING_RECORDS
 from concordant.order.none import NoneClient
+from concordant.order.replication import ReplicationOptions
 from concordant.order.streams import Ask, Gone, Here, Mark, Numbered, Where
 
 __all__ = [
@@ -91,6 +95,14 @@ __all__ = [
 
 LEVELS = ("none", "fifo", "causal", "agreed", "total", "total strict")
 """All levels, weakest first, whether a strategy realises them here or not."""
+
+REPLICA_COUNT = len(REPLICAS)
+"""Of a merger, where there are as many nodes."""
+LOGS = ReplicationOptions(beat_us=200 * MILLISECOND, elect_us=SECOND)
+REPEAT_US, IDLE_US = 250 * MILLISECOND, SECOND
+"""Waiting times of replicated logs, and of ordered merging. Links between nodes lose nothing while
+both live, so what is repeated before an answer can be there only adds to the load. Who asks again
+because it is idle begins to wait anew, so idleness has to be longer than patience."""
 
 # --- the entries ----------------------------------------------------------------------------------
 
@@ -164,14 +176,21 @@ def _baseline(name: str) -> Strategy:
         return ReplicatedClient(address, publishes=None, replicas=replicas, options=options)
 
     def server(setting: Setting, address: str) -> Machine:
-        return kind.server(address, servers(setting), setting.options(ClientOptions))
+        return kind.server(address, servers(setting), setting.options(ClientOptions), LOGS)
+
+    def parts(setting: Setting) -> tuple[Part, ...]:
+        """On as many nodes as there are, so that a node that is lost takes one server with it."""
+        nodes = homes(name, setting.nodes)
+        return tuple(
+            Part(one, server, home=node) for one, node in zip(REPLICAS, cycle(nodes), strict=False)
+        )
 
     return Strategy(
         "total strict",
         name,
         subscriber=client,
         publisher=client,
-        parts=lambda setting: tuple(Part(one, server) for one in REPLICAS),
+        parts=parts,
         messages=(*_STREAM_MESSAGES, *kind.messages),
         records=(*_CLIENT_RECORDS, *kind.records),
     )
@@ -185,10 +204,16 @@ def _merging(level: str, name: str) -> Strategy:
         return tuple(part_of(node, name, "host") for node in setting.nodes)
 
     def options(setting: Setting) -> MergingOptions:
-        found: MergingOptions = setting.options(MergingOptions)
-        count = 3 if len(setting.nodes) >= 3 else 1
-        replication = msgspec.structs.replace(found.replication, replica_count=count)
-        return msgspec.structs.replace(found, replication=replication, stamped=stamped)
+        count = REPLICA_COUNT if len(setting.nodes) >= REPLICA_COUNT else 1
+        found: MergingOptions = setting.options(
+            MergingOptions,
+            replication=msgspec.structs.replace(LOGS, replica_count=count),
+            repeat_us=REPEAT_US,
+            idle_us=max(IDLE_US, 2 * setting.parameters.get("repeat_us", 0)),
+            replaced=(setting.replaced,) if setting.replaced else (),
+            stamped=stamped,
+        )
+        return found
 
     def client(
         setting: Setting,
@@ -215,6 +240,7 @@ def _merging(level: str, name: str) -> Strategy:
         publisher=client,
         patterns=client,
         parts=lambda setting: (Part("host", host, everywhere=True),),
+        replaces=True,
         messages=(Numbered, *MERGING_MESSAGES, *replication.MESSAGES),
         records=(*_CLIENT_RECORDS, *MERGING_RECORDS, *replication.RECORDS),
     )

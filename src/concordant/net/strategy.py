@@ -31,11 +31,15 @@ class Setting(msgspec.Struct, frozen=True):
     """Topics that are usually subscribed together, as far as the cluster file says so."""
     parameters: Mapping[str, Any] = {}
     """Waiting times and bounds, by the names of the options that have them."""
+    replaced: str = ""
+    """The node that begins without the disk that it had, if there is one."""
 
-    def options(self, kind: type[Any]) -> Any:
-        """Options of a machine, with the parameters that are among them."""
+    def options(self, kind: type[Any], **others: Any) -> Any:
+        """Options of a machine, with the parameters that are among them; `others` are what they
+        are where no parameter says so."""
         fields = kind.__struct_fields__
-        return kind(**{name: one for name, one in self.parameters.items() if name in fields})
+        said = {name: one for name, one in self.parameters.items() if name in fields}
+        return kind(**others | said)
 
     def publishers(self, feed: str) -> tuple[str, ...]:
         """The machines that number the events of a feed, one per node."""
@@ -123,6 +127,8 @@ class Strategy(msgspec.Struct, frozen=True):
     """The request that lets a publisher know what a subscription has seen, where that matters."""
     addresses: bool = False
     """An event may be addressed to several topics."""
+    replaces: bool = False
+    """A node that lost its disk gets back from the others what its parts of this order had."""
     declared: bool = False
     """Only topics that the cluster declares may be published and subscribed."""
     transports: tuple[str, ...] = TRANSPORTS

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from concordant.errors import UsageError
+from concordant.machine.inputs import Received, Started
 from concordant.net.cluster import cluster_from, read_cluster, secret, tls_contexts
 from concordant.net.node import Node
+from concordant.net.roles import STRATEGIES
+from concordant.order.merging.messages import Pull
 
 GOOD = """
 [cluster]
@@ -83,6 +86,42 @@ def test_replicas_of_a_sequencer_have_nodes_of_their_own() -> None:
     assert {found[f"T{n}*1"] for n in range(1, 13)} == {"n1", "n2", "n3"}  # all nodes lead some
     alone = MANY.replace(MANY[MANY.index("[nodes.n3]") : MANY.index("[topics.T1]")], "")
     assert "T1*2" not in homes_in(alone, "sequencing-replicated")  # two nodes: no majority to gain
+
+
+BASELINES = MANY.replace('"sequencing", "sequencing-replicated"', '"replicated", "paxos", "token"')
+
+
+@pytest.mark.parametrize("strategy", ["replicated", "paxos", "token"])
+def test_servers_of_a_baseline_have_nodes_of_their_own(strategy: str) -> None:
+    found = homes_in(BASELINES, strategy)
+    assert sorted(found) == ["q1", "q2", "q3"]
+    assert set(found.values()) == {"n1", "n2", "n3"}
+    by_first = BASELINES.replace('"shop"', '"shop"\nplacement = "first"')
+    assert set(homes_in(by_first, strategy).values()) == {"n1", "n2", "n3"}
+    pinned = BASELINES + f'[placed]\n"{strategy}/q2" = "{found["q1"]}"\n'
+    assert homes_in(pinned, strategy) == found | {"q2": found["q1"]}
+    two = BASELINES.replace(BASELINES[BASELINES.index("[nodes.n3]") :], "")
+    assert set(homes_in(two, strategy).values()) == {"n1", "n2"}  # as far as there are nodes
+
+
+def test_a_node_that_lost_its_disk_is_known_to_its_mergers_only() -> None:
+    text = MANY.replace('"sequencing", "sequencing-replicated"', '"merging", "sequencer"')
+    text = text.replace('"shop"', '"shop"\nreplaced = "n2"')
+    for node, arrives in (("n1", False), ("n2", True), ("n3", False)):
+        told = cluster_from(text).setting(node)
+        host = STRATEGIES["merging"].parts(told)[0].make(told, f"{node}/merging/host")
+        host.handle(0, Started())
+        host.handle(1, Received("n1/merging/x", (Pull("T1", "x", 1, 0, 0, 10),)))
+        (part,) = host._state.parts.values()  # type: ignore[attr-defined]
+        assert part.replica.arriving == arrives
+    for old, new, said in (
+        ('"n2"', '"n9"', "[cluster] replaced: no node is called 'n9'"),
+        ('"merging", ', "", "[cluster] replaced: no order here can give a node what it lost"),
+        (text[text.index("[nodes.n3]") :], "", "[cluster] replaced: nobody else has what"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            cluster_from(text.replace(old, new, 1), place="x.toml")
+        assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from concordant.errors import UsageError
 from concordant.machine.inputs import Started
 from concordant.net.roles import (
+    REPEAT_US,
     STRATEGIES,
     TRANSPORTS,
     Setting,
@@ -60,6 +61,18 @@ def test_every_strategy_makes_its_machines_and_its_messages_travel() -> None:
             assert machine.held_count == 0
         assert set(one.transports) <= set(TRANSPORTS)
     Codec(message_kinds(STRATEGIES.values()))
+
+
+@pytest.mark.parametrize("parameters", [{}, {"repeat_us": 5_000_000}])
+def test_who_is_idle_is_so_for_longer_than_it_waits_for_an_answer(
+    parameters: dict[str, int],
+) -> None:
+    here = setting(parameters=parameters)
+    for name in ("merging", "merging-stamped"):
+        (part,) = STRATEGIES[name].parts(here)
+        options = part.make(here, f"n1/{name}/host")._options  # type: ignore[attr-defined]
+        assert options.idle_us > options.repeat_us == parameters.get("repeat_us", REPEAT_US)
+        assert options.replication.elect_us > 3 * options.replication.beat_us
 
 
 def test_every_level_is_in_the_table_once_per_strategy() -> None:

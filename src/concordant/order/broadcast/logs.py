@@ -17,6 +17,7 @@ from concordant.order.broadcast.replicated import Leader, LogKind, ReplicatedSeq
 from concordant.order.broadcast.sequencer import Acknowledged, Settled
 from concordant.order.broadcast.token import TokenMember
 from concordant.order.client import ClientOptions
+from concordant.order.replication import ReplicationOptions
 
 REPLICAS = ("q1", "q2", "q3")
 """What the servers are called where nobody names them."""
@@ -28,20 +29,23 @@ PAXOS = LogKind(paxos.PaxosLog, paxos.PaxosLog, paxos.MESSAGES)
 """Multi-Paxos: each position is agreed on by itself."""
 
 
+Serve = Callable[[str, Sequence[str], ClientOptions, ReplicationOptions], Machine]
+"""A server with its address, the addresses of all, and options."""
+
+
 class Baseline(msgspec.Struct, frozen=True):
     """One way to total order."""
 
-    server: Callable[[str, Sequence[str], ClientOptions], Machine]
-    """A server with its address, the addresses of all, and options."""
+    server: Serve
     messages: tuple[type[Message], ...]
     """Beside those of numbered streams."""
     records: tuple[type[Record], ...]
     """Beside those of clients."""
 
 
-def _replicated(kind: LogKind) -> Callable[[str, Sequence[str], ClientOptions], Machine]:
-    return lambda name, replicas, options: ReplicatedSequencer(
-        name, replicas=replicas, kind=kind, options=options
+def _replicated(kind: LogKind) -> Serve:
+    return lambda name, replicas, options, replicated: ReplicatedSequencer(
+        name, replicas=replicas, kind=kind, options=options, replication=replicated
     )
 
 
@@ -55,7 +59,7 @@ BASELINES = {
         _replicated(PAXOS), (*paxos.MESSAGES, Leader, Acknowledged), (*paxos.RECORDS, Settled)
     ),
     "token": Baseline(
-        lambda name, ring, options: TokenMember(name, ring=ring, options=options),
+        lambda name, ring, options, _: TokenMember(name, ring=ring, options=options),
         (*token.MESSAGES, Leader, Acknowledged),
         (*token.RECORDS, Settled),
     ),
