@@ -8,6 +8,7 @@ a text, so that it can be shrunk and printed with the engine's cuts, which are p
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from itertools import pairwise
 from random import Random
 
 import numpy as np
@@ -27,8 +28,11 @@ SAVED = "saved and loaded in a new kernel at "
 RELOADED = "saved and loaded in place at "
 INDEXED = "queues indexed from the second event on"
 """Stands among the places as well: the queues of a case are too short for an index otherwise."""
+PUSHED = "every second batch as single events"
+"""Stands among the places as well."""
 
 INDEXED_SHARE = 0.7
+PUSHED_SHARE = 0.4
 EVERYWHERE_SHARE = 0.15
 """Cases in which every event is a batch of its own; in a third of them every one is saved too."""
 
@@ -45,6 +49,8 @@ def places_of(case: Case, rng: Random) -> frozenset[str]:
     """
     ids = [event.id for event in case.events]
     found = {INDEXED} if rng.random() < INDEXED_SHARE else set()
+    if rng.random() < PUSHED_SHARE:
+        found.add(PUSHED)
     if rng.random() < EVERYWHERE_SHARE:
         how = rng.choice((SPLIT, SPLIT, RELOADED))
         return frozenset(found | {how + one for one in ids})
@@ -66,14 +72,18 @@ def kernel_relations(case: Case, plan: Plan, places: Collection[str] = ()) -> li
     ids = [event.id for event in case.events]
     starts = [0, *(i for i in range(1, len(ids)) if any(how + ids[i] in places for how in _HOW))]
     found: list[Relation] = []
-    for start, stop in zip(starts, [*starts[1:], len(ids)], strict=True):
+    for number, (start, stop) in enumerate(pairwise([*starts, len(ids)])):
         if SAVED + ids[start] in places:
             state = kernel.save()
             kernel = new_kernel()
             kernel.load(state)
         elif RELOADED + ids[start] in places:
             kernel.load(kernel.save())
-        found += kernel.step(batch.take(np.arange(start, stop)) if places else batch)
+        if PUSHED in places and number % 2 == 0:
+            for event in case.events[start:stop]:
+                found += kernel.push(event)
+        else:
+            found += kernel.step(batch.take(np.arange(start, stop)) if places else batch)
     return found
 
 

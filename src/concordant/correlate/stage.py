@@ -127,10 +127,9 @@ class Stage:
         self._arena[at.ARENA_LIMIT] = len(self._arena)
         # Single words are written through views: numpy would box each of them.
         self._words = self._cells.reshape(-1).data
-        self._code_address = self._code.ctypes.data
-        self._control_words = control.data
-        self._count_words = self._topic_counts.data
-        self._code_words = self._code.data
+        self._doubles = self._cells.view(np.float64).reshape(-1).data
+        control[at.CONTROL_CODE] = self._code.ctypes.data
+        control[at.CONTROL_COUNTS] = self._topic_counts.ctypes.data
 
     # --- a batch ------------------------------------------------------------------------------
 
@@ -164,7 +163,7 @@ class Stage:
         row = self._row_count
         if row == len(self._cells):
             self._reserve(row + 1)
-        words = self._words
+        words, doubles, codes = self._words, self._doubles, self._dictionary.codes
         base = row * self._program.column_count
         attributes = event.attributes
         for column, name, how, reserved in recipe:
@@ -175,23 +174,21 @@ class Stage:
             if value is None or how == _NULL:
                 words[base + column] = at.NULL
             elif how == _FLOAT:
-                words[base + column] = encoded_float(float(value))
+                if value > 0.0:  # type: ignore[operator]  # its code is its bits
+                    doubles[base + column] = value  # type: ignore[assignment]
+                else:
+                    words[base + column] = encoded_float(float(value))
             elif how == _CODE:
-                words[base + column] = self._dictionary.code(str(value))
+                code = codes.get(value)  # type: ignore[arg-type]  # what is no string is not there
+                words[base + column] = self._dictionary.code(str(value)) if code is None else code
             else:
                 words[base + column] = int(value)
         self._row_count = row + 1
         self._rows.append_event(event)
-        code = self._codes[event.topic]
-        self._count_words[code] += 1
         if self._program.ranked:
             self._order_strings()
-        control = self._control_words
-        self._code_words[0] = code
-        control[at.CONTROL_CODES] = self._code_address - _WORD * row
-        control[at.CONTROL_ROW] = control[at.CONTROL_DERIVED] = control[at.CONTROL_NUMBERED] = row
-        result = loop.take(self._control, row + 1)
-        if result == at.DONE and control[at.CONTROL_OUT] == 0:
+        result = loop.take_one(self._control, row, self._codes[event.topic])
+        if result == at.NOTHING:
             return None
         words_out = self._run(row, row + 1, result)
         return self._records(words_out, row, _NOTHING, np.array([position]))

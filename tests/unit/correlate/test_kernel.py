@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from random import Random
 
 import numpy as np
@@ -94,6 +94,30 @@ def test_an_example_gives_the_same_in_batches_of_any_size(example: Example) -> N
     for sizes in ([1] * len(example.events), [rng.randint(0, 3) for _ in example.events], []):
         assert taken(Kernel(plan), example.events, sizes) == expected
         assert taken(Kernel(plan, scanned_count_max=0), example.events, sizes) == expected
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_an_example_gives_the_same_event_by_event(example: Example) -> None:
+    plan = compile_plan(example.subscriptions, schemas(example.topics))
+    kernel, engine = Kernel(plan), Engine(plan)
+    found = [relation for event in example.events for relation in kernel.push(event)]
+    assert summaries(found) == summaries(engine.step(example.events))
+    assert counted(kernel) == counted(engine)
+
+
+def test_a_float_goes_in_alone_as_it_does_in_a_batch() -> None:
+    values = (0.0, -0.0, 1.5, -1.5, 5e-324, -5e-324, float("inf"), float("-inf"), float("nan"), 7)
+    topics = [Topic("A", {"a": Kind.FLOAT}), Topic("B", {"a": Kind.FLOAT})]
+    events = [
+        Event(name, name, seq, 2 * seq + (name == "B"), {"a": value})
+        for seq, (mine, other) in enumerate(product(values, values), 1)
+        for name, value in (("A", mine), ("B", other))
+    ]
+    for operator in ("=", "<", ">="):
+        plan = plan_for(Subscription("S", (both(compare(A, operator, B)),)), topics=topics)
+        kernel = Kernel(plan)
+        found = [relation for event in events for relation in kernel.push(event)]
+        assert summaries(found) == taken(Kernel(plan), events)
 
 
 def test_an_empty_batch_changes_nothing() -> None:

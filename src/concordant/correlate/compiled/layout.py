@@ -341,6 +341,8 @@ ARENA_FULL = 1
 OUT_FULL = 2
 LINE_NEEDED = 3
 """The cap on all queued events was reached, and nobody kept the order of arrival yet."""
+NOTHING = 4
+"""A single event is done with, and completes nothing."""
 
 # --- control: where a run stands, and where its arrays are -------------------------------------
 CONTROL_ROW = 0
@@ -365,7 +367,11 @@ CONTROL_OUTPUT = 13
 CONTROL_CANDIDATES = 14
 CONTROL_CODES = 15
 """Of the topics of the rows at hand, as if the first row's stood first."""
-CONTROL_SIZE = 16
+CONTROL_CODE = 16
+"""Where the topic's code of a single event is put."""
+CONTROL_COUNTS = 17
+"""Of events, by code."""
+CONTROL_SIZE = 18
 
 # --- a column to be encoded -----------------------------------------------------------------------
 SOURCE_TARGET = 0

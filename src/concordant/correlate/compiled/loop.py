@@ -23,9 +23,12 @@ from concordant.correlate.compiled.layout import (
     CONTROL_CANDIDATE,
     CONTROL_CANDIDATES,
     CONTROL_CELLS,
+    CONTROL_CODE,
     CONTROL_CODES,
+    CONTROL_COUNTS,
     CONTROL_DERIVED,
     CONTROL_NUMBERED,
+    CONTROL_OUT,
     CONTROL_OUTPUT,
     CONTROL_PENDING,
     CONTROL_PLAN,
@@ -34,6 +37,7 @@ from concordant.correlate.compiled.layout import (
     CONTROL_SCRATCH,
     CONTROL_WIDTH,
     DONE,
+    NOTHING,
     NULL,
     OUT_CONJUNCTION,
     OUT_SLOTS,
@@ -86,10 +90,28 @@ from concordant.correlate.compiled.values import run_program
 def take(control_array, stop):
     """Take the rows up to `stop`; DONE, or what is missing, to be called again after it was given.
 
-    One call serves a single live event too, so it has one array for an argument: `control` knows
-    where the others are.
+    There is one array for an argument: `control` knows where the others are.
     """
+    return _take(pointer(control_array), stop)
+
+
+@compiled
+def take_one(control_array, row, code):
+    """Take one live event; as `take`, or NOTHING, so that most need no look at `control`."""
     control = pointer(control_array)
+    pointer_at(control[CONTROL_CODE])[0] = code
+    pointer_at(control[CONTROL_COUNTS])[code] += 1
+    control[CONTROL_CODES] = control[CONTROL_CODE] - 8 * row
+    control[CONTROL_ROW] = row
+    control[CONTROL_DERIVED] = row
+    control[CONTROL_NUMBERED] = row
+    result = _take(control, row + 1)
+    return NOTHING if result == DONE and control[CONTROL_OUT] == 0 else result
+
+
+@compiled
+def _take(control, stop):
+    """`take`, once it is known where everything is."""
     plan = pointer_at(control[CONTROL_PLAN])
     arena = pointer_at(control[CONTROL_ARENA])
     cells = pointer_at(control[CONTROL_CELLS])
