@@ -484,3 +484,15 @@ def _(patch: pytest.MonkeyPatch) -> None:
             arena[queue + at.Q_HEAD] = arena[queue + at.Q_TAIL]
 
     _forget(patch, forget)
+
+
+# --- single events --------------------------------------------------------------------------------
+
+
+@bug("an attribute of a single event that is null reads as zero")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def recipe(original: Any, self: Stage, topic: Any) -> Any:
+        found = original(self, topic)
+        return [(*one[:2], at.SOURCE_INT if one[1] == "a" else one[2], one[3]) for one in found]
+
+    around(patch, Stage, "_recipe", recipe)
