@@ -457,6 +457,20 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 
 @bug(
+    "an answer does not enter what the client knows",
+    *("I1", "I2", "I8"),
+    mix="migration",
+    dies_at=4,
+)
+def _(patch: pytest.MonkeyPatch) -> None:
+    def accept(self: SubscriberState, number: int, context: Any, round: int) -> None:
+        correct(self, number, {}, round)
+
+    correct = SubscriberState.accept
+    patch.setattr(SubscriberState, "accept", accept)
+
+
+@bug(
     "what follows a repeated publication builds on it",
     "I1",
     "I2",
