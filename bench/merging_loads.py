@@ -66,6 +66,15 @@ def load(name: str, subscribers: int, *, depth: int = 4) -> BenchLoad:
     return BenchLoad(name, topics, texts)
 
 
+def pairs(name: str, subscribers: int) -> BenchLoad:
+    """Pairs of topics without predicates: A has one, C all of four topics; "one" is one topic. Each
+    event is in one relation, the oldest with the oldest, so every order delivers equally many."""
+    topics = _topics({"one": 1, "A": 2, "C": 4}[name])
+    choices = [" and ".join(one) for one in combinations(topics, min(2, len(topics)))]
+    texts = tuple(choices[number % len(choices)] for number in range(subscribers))
+    return BenchLoad(name, topics, texts)
+
+
 def _topics(count: int) -> tuple[str, ...]:
     return tuple(f"T{number:02}" for number in range(1, count + 1))
 

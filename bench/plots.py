@@ -21,13 +21,13 @@ MARKS = "osD^vPX*"
 
 
 def draw(sections: Sequence[Section], folder: Path) -> list[Path]:
-    """One picture per section with a plot, and one of the ratios to the baseline."""
+    """A picture for each plot of a section."""
     folder.mkdir(parents=True, exist_ok=True)
     made = []
     for section in sections:
-        path = folder / f"{section.name}.png"
-        if section.plot is not None:
-            _lines(section, section.plot, path)
+        for name, plot in section.plots.items():
+            path = folder / f"{name}.png"
+            _lines(section, plot, path)
             made.append(path)
     return made
 

@@ -113,8 +113,8 @@ def page(measured: Sequence[Measured]) -> str:
         section = one.section
         when = f"{one.machine['date']}, {one.size.rounds} rounds, load {one.machine['load']}"
         parts += ["", f"## {section.title}", "", section.note, "", f"*{when}.*", ""]
-        if section.plot is not None:
-            parts += [f"![{section.title}](plots/{section.name}.png)", ""]
+        for name, plot in section.plots.items():
+            parts += [f"![{section.title}: {plot.y_label}](plots/{name}.png)", ""]
         parts += markdown(
             [column.label for column in section.columns],
             [[column.text(row) for column in section.columns] for row in section.rows],

@@ -52,6 +52,15 @@ class Section(msgspec.Struct, frozen=True):
     rows: list[Row]
     goals: list[Goal] = []
     plot: Plot | None = None
+    more_plots: tuple[Plot, ...] = ()
+
+    @property
+    def plots(self) -> dict[str, Plot]:
+        """All of them, by the names of their files."""
+        if self.plot is None:
+            return {}
+        more = {f"{self.name}-{n}": one for n, one in enumerate(self.more_plots, 2)}
+        return {self.name: self.plot, **more}
 
 
 class Size(msgspec.Struct, frozen=True):
