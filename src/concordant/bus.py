@@ -43,7 +43,7 @@ from concordant.net.session import (
     MemoryChannel,
     Subscribes,
 )
-from concordant.net.transactions import Door, Handler, Planning, TakeEvent, Transaction
+from concordant.net.transactions import Cut, Door, Handler, Planning, TakeEvent, Transaction
 from concordant.transact.actions import Aborted, Committed, Kind
 
 __all__ = [
@@ -253,11 +253,16 @@ class Bus:
         return door.transaction("static") if kind == "static" else door.transaction(kind)
 
     async def participant(
-        self, handler: Handler | None = None, *, take: TakeEvent | None = None
+        self,
+        handler: Handler | None = None,
+        *,
+        take: TakeEvent | None = None,
+        cut: Cut | None = None,
     ) -> Door:
-        """This bus in the transactions of others: `handler` acts when a trigger comes, and `take`
-        is given the events of what was subscribed in transactions, or by the participant."""
-        return await self._membership.participant(handler, take)
+        """This bus in the transactions of others: `handler` acts when a trigger comes, `take` is
+        given the events of what was subscribed in transactions or by the participant, and `cut`
+        the names of what ended because nobody took them."""
+        return await self._membership.participant(handler, take, cut)
 
     # --- doors ----------------------------------------------------------------------------------
 

@@ -15,7 +15,9 @@ from concordant.route.filter import filter_of
 from concordant.route.link import Reliable
 from concordant.route.requests import Subscribe
 from concordant.transact.endings import EndingRouter
+from concordant.transact.messages import Recalled
 from concordant.transact.resident import EVERYTHING, Resident
+from concordant.transact.shared import SharedRouter
 from tests.detection.transaction_bugs import BUGS, bug
 
 __all__ = ["BUGS"]
@@ -64,3 +66,49 @@ def _(patch: pytest.MonkeyPatch) -> None:
         correct(self, tx, sorted(outbox, key=lambda one: one[1], reverse=True))
 
     patch.setattr(EndingRouter, "notify", notify)
+
+
+# --- mailboxes ------------------------------------------------------------------------------------
+
+
+@bug("who takes nothing is given more and more", "static", "crowded", "Mailboxes")
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SharedRouter, "cut", lambda self, client: None)
+
+
+@bug(
+    "a mailbox that is just full is taken for one that is too full",
+    "static",
+    "crowded",
+    "Mailboxes",
+)
+def _(patch: pytest.MonkeyPatch) -> None:
+    def notify(self: Any, tx: str, outbox: Any) -> None:
+        EndingRouter.notify(self, tx, outbox)
+        for client in dict.fromkeys(client for client, _, _ in outbox):
+            if len(self.state.mailboxes[client]) >= self.options.mailbox_count_max:
+                self.cut(client)
+
+    patch.setattr(SharedRouter, "notify", notify)
+
+
+@bug("who is cut off is not told so", "static", "crowded", "Tables")
+def _(patch: pytest.MonkeyPatch) -> None:
+    correct = SharedRouter.cut
+
+    def cut(self: Any, client: str) -> None:
+        correct(self, client)
+        self.out = [one for one in self.out if not isinstance(one[1], Recalled)]
+
+    patch.setattr(SharedRouter, "cut", cut)
+
+
+@bug("who is cut off is not given what it was owed", "static", "crowded", "Mailboxes, Clean")
+def _(patch: pytest.MonkeyPatch) -> None:
+    correct = SharedRouter.cut
+
+    def cut(self: Any, client: str) -> None:
+        self.out = [one for one in self.out if one[0] != client]
+        correct(self, client)
+
+    patch.setattr(SharedRouter, "cut", cut)

@@ -16,6 +16,7 @@ from concordant.net.transactions import Answer, Door, host_broker
 from concordant.route.filter import filter_of
 from concordant.transact.actions import Aborted, Committed
 from concordant.transact.client import Triggered
+from concordant.transact.options import TransactOptions
 from tests.network.dispatching import run_dispatching, work
 
 
@@ -161,6 +162,37 @@ async def test_a_static_block_that_raises_asks_nothing_of_anybody() -> None:
         assert [e.attributes["step"] for e in office.got["dispatcher"]] == [2]
     finally:
         await office.stop()
+
+
+async def test_who_takes_nothing_is_cut_off_and_told_when_it_is_back() -> None:
+    carrier = MemoryCarrier()
+    broker = host_broker("B1", carrier, options=TransactOptions(mailbox_count_max=2))
+    got: list[object] = []
+    cut: list[tuple[str, ...]] = []
+    shop = Door("shop", "B1", carrier)
+    till = Door(
+        "till", "B1", carrier, take=lambda one: got.append(one.attributes["n"]), cut=cut.append
+    )
+    try:
+        await shop.advertise("orders", filter_of("Order"))
+        await till.subscribe("orders", filter_of("Order"))
+        async with asyncio.timeout(10):
+            while not broker.machine.inner.router.tables.subscriptions:  # type: ignore[attr-defined]
+                await broker.stepped()
+            asleep = carrier._places.pop("till")
+            for n in range(4):
+                async with shop.transaction("static") as tx:
+                    tx.publish("Order", {"n": n})
+                assert isinstance(tx.outcome, Committed)
+            assert not cut
+            carrier.add(asleep)
+            while not cut:
+                await asleep.stepped()
+        assert got == [0, 1, 2]  # the fourth found nobody
+        assert cut == [("orders",)]
+    finally:
+        for one in (shop, till, broker):
+            await one.stop()
 
 
 @pytest.mark.parametrize("kind", ["static", "open", "isolated"])

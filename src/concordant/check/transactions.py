@@ -87,6 +87,12 @@ class Run(msgspec.Struct):
     """Clients that lost their memory."""
     enters: str = ""
     """The client whose events enter the common order, if there is one."""
+    mailbox_count_max: int = 0
+    """What a mailbox holds, if mailboxes were looked into."""
+    crowds: dict[str, int] = {}
+    """The most that was in a client's mailbox at any time."""
+    owed: dict[str, dict[str, bool]] = {}
+    """Everything that ever was in it."""
 
     def outcomes(self) -> dict[str, bool]:
         """What was decided, by transaction: as brokers said, or clients were told. (A broker that
@@ -325,6 +331,28 @@ def entry(run: Run) -> Verdict:
     return Verdict("Entry", count)
 
 
+def mailboxes(run: Run, *, isolated: bool) -> Verdict:
+    """Who let its mailbox overflow is cut off and nobody else is; what was in it is delivered all
+    the same. (An isolated transaction is refused instead.)"""
+    there = {one.id for one in run.subscriptions}
+    for number, client in enumerate(run.tree.edges):
+        most = run.crowds.get(client, 0)
+        over = most > run.mailbox_count_max and not isolated
+        before = [one.id for one in run.base if one.client == client]
+        kept = [id for id in before if id in there]
+        missing = [id for id in run.owed.get(client, {}) if id not in run.delivered[client]]
+        if over and kept:
+            sentence = f"{client} had {most} events in its mailbox, and still has {kept[0]}"
+        elif not over and kept != before:
+            sentence = f"{client} was cut off, and never had more than {most} in its mailbox"
+        elif missing:
+            sentence = f"{missing[0]} was in the mailbox of {client}, and was never delivered"
+        else:
+            continue
+        return Verdict("Mailboxes", number, Violation(sentence))
+    return Verdict("Mailboxes", len(run.tree.edges))
+
+
 def tables(run: Run) -> Verdict:
     """I4: at rest, the tables of all brokers follow from what is advertised and subscribed."""
     return check_tables(run.tree, run.advertisements, run.subscriptions, run.tables)
@@ -336,6 +364,8 @@ def check_transactions(run: Run, *, isolated: bool, order: Sequence[str] | None)
     found += [names(run), tables(run), regular(run), progress(run)]
     if run.replayed:
         found.append(replayed(run))
+    if run.mailbox_count_max:
+        found.append(mailboxes(run, isolated=isolated))
     if run.enters:
         found.append(entry(run))
     if isolated:

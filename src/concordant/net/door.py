@@ -425,8 +425,8 @@ class Session:
         if overlay is None:
             raise UsageError(
                 "this cluster has no transactions",
-                hint='write transactions = "shared" or "isolated" under [cluster] in its file; a bus '
-                "in memory is given it when it is opened",
+                hint='write transactions = "shared" or "isolated" under [cluster] in its file; a '
+                "bus in memory is given it when it is opened",
             )
         self._name(frame.name)
         elsewhere = self._door.moved(frame.name)

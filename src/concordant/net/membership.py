@@ -15,7 +15,7 @@ from typing import Any
 from concordant.errors import ConcordantError, UsageError
 from concordant.net.caller import Caller
 from concordant.net.session import Joined
-from concordant.net.transactions import Door, Handler, Planning, TakeEvent, Transaction
+from concordant.net.transactions import Cut, Door, Handler, Planning, TakeEvent, Transaction
 from concordant.net.tunnel import BROKER, Tunnel
 from concordant.transact.actions import Outcome
 
@@ -50,11 +50,14 @@ class Membership:
             self._joining = asyncio.create_task(self._join(self._door, tunnel))
         return self._door
 
-    async def participant(self, handler: Handler | None, take: TakeEvent | None) -> Door:
+    async def participant(
+        self, handler: Handler | None, take: TakeEvent | None, cut: Cut | None
+    ) -> Door:
         """The client, joined, with what it does when a trigger or an event comes."""
         found = self.door()
         found.handler = handler or found.handler
         found.take = take or found.take
+        found.cut = cut or found.cut
         await found.connected()
         return found
 

@@ -28,7 +28,7 @@ import msgspec
 from concordant.errors import ConcordantError, UsageError
 from concordant.language import parse
 from concordant.machine.effects import Delivery, Effect
-from concordant.machine.inputs import Input, Request
+from concordant.machine.inputs import Input, Received, Request
 from concordant.machine.instant import Instant
 from concordant.model.event import Event
 from concordant.model.kind import Value
@@ -41,7 +41,7 @@ from concordant.route.requests import Advertise, Publish, Subscribe, Unadvertise
 from concordant.transact.actions import Action, Kind, Outcome, Plan, Trigger
 from concordant.transact.broker import IsolatedBroker, SharedBroker
 from concordant.transact.client import TransactClient, Triggered, outcome_of, trigger_of
-from concordant.transact.messages import WIRE, Packet
+from concordant.transact.messages import WIRE, Packet, Recalled
 from concordant.transact.options import TransactOptions
 from concordant.transact.requests import Abort, Act, Begin, Commit, Return, Run
 
@@ -56,6 +56,10 @@ Handler = Callable[[Triggered, "Answer"], Awaitable[None]]
 
 TakeEvent = Callable[[Event], None]
 """What an application does with events of its subscriptions."""
+
+Cut = Callable[[tuple[str, ...]], None]
+"""What it does when subscriptions of these names are gone: it took nothing for so long that its
+mailbox was full, or lost its memory in a transaction that ended them."""
 
 
 def host_broker(
@@ -85,18 +89,32 @@ def host_broker(
 
 
 class _Watched(Reliable):
-    """Says when the broker has greeted back."""
+    """Says when the broker has greeted back, and when it has cut the client off."""
 
     def __init__(self, client: TransactClient, *, options: LinkOptions | None) -> None:
         super().__init__(client, wire=WIRE, durable=False, client=True, options=options or LINKS)
         self.client = client
         self.connected = asyncio.Event()
+        self.cut: Cut = lambda names: None
 
     def handle(self, now: Instant, given: Input) -> list[Effect]:
+        before = self.client.subscriptions if _recalls(given) else {}
         effects = super().handle(now, given)
         if self.client.connected:
             self.connected.set()
+        gone = tuple(name for name in before if name not in self.client.subscriptions)
+        if gone:
+            self.cut(gone)
         return effects
+
+
+def _recalls(given: Input) -> bool:
+    return isinstance(given, Received) and any(
+        isinstance(message, Recalled)
+        for packet in given.messages
+        if isinstance(packet, Packet)
+        for message in packet.messages
+    )
 
 
 class Door:
@@ -111,6 +129,7 @@ class Door:
         *,
         take: TakeEvent | None = None,
         handler: Handler | None = None,
+        cut: Cut | None = None,
         links: LinkOptions | None = None,
     ) -> None:
         self.name = name
@@ -124,6 +143,8 @@ class Door:
         self._outcomes: dict[str, asyncio.Future[Outcome]] = {}
         self._answering: set[asyncio.Task[None]] = set()
         self._machine = _Watched(TransactClient(name, broker=broker), options=links)
+        self.cut = cut or (lambda names: None)
+        self._machine.cut = lambda names: self.cut(names)
         self._place = Place(name, self._machine, carrier, take=self._take)
         carrier.add(self._place)
 

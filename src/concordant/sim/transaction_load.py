@@ -74,6 +74,8 @@ class Scene(msgspec.Struct, frozen=True):
     residents: tuple[str, ...] = ()
     """Clients of the nodes themselves, one at each broker; what the first is given enters the
     common order."""
+    mailbox_count_max: int = 0
+    """0: mailboxes are as large as they usually are."""
 
     @property
     def disturbed(self) -> bool:
@@ -322,6 +324,18 @@ def _entering(rng: Random, clients: tuple[str, ...]) -> _Load:
     return [], plans
 
 
+def _crowded(rng: Random, clients: tuple[str, ...]) -> _Load:
+    """More is committed for a client than its mailbox holds, while it is mute (`scene`)."""
+    setup: list[tuple[str, Change]] = [(c, Advertise("work", filter_of("Work"))) for c in clients]
+    setup += [(client, Subscribe("work", filter_of("Work"))) for client in clients[-2:]]
+    plans = []
+    for number in range(rng.randint(2, 6)):
+        count = rng.randint(1, 3)
+        events = (Publish("Work", {"n": number, "k": k}) for k in range(count))
+        plans.append(Plan(rng.choice(clients[:2]), tuple(events)))
+    return setup, plans
+
+
 WORKLOADS: dict[str, Callable[[Random, tuple[str, ...]], _Load]] = {
     "dispatch": _dispatch,
     "forgetful": _dispatch,
@@ -336,7 +350,10 @@ WORKLOADS: dict[str, Callable[[Random, tuple[str, ...]], _Load]] = {
     "second thoughts": _second_thoughts,
     "unanswered": _unanswered,
     "entering": _entering,
+    "crowded": _crowded,
 }
+CROWD_COUNT_MAX = 4
+"""Committed events that a mailbox holds in a crowded scene."""
 _SERIAL = ("dispatch", "forgetful", "alone", "figure 2", "late publication", "second thoughts")
 _OFTEN_ABORTED = ("second thoughts",)
 
@@ -364,6 +381,9 @@ def scene(kind: Kind, workload: str, seed: int, *, faults: bool | None = None) -
     disruptions = _disruptions(rng, tree, reliable) if disturbed else ()
     if workload == "forgetful" and reliable:
         disruptions = tuple(_forgetting(rng, one) for one in begun)
+    if workload == "crowded":
+        mute = Disruption("pause", clients[-1], 0, rng.randrange(1, 2 * SPAN_US))
+        disruptions = (*disruptions, mute)
     if residents and reliable:
         crash = Disruption("crash", residents[0], rng.randrange(SPAN_US), rng.randrange(1, SPAN_US))
         disruptions = (*disruptions, crash)
@@ -384,7 +404,7 @@ def scene(kind: Kind, workload: str, seed: int, *, faults: bool | None = None) -
         tuple(setup),
         tuple(begun),
         changes=changes,
-        events=tuple(_events(rng, clients)),
+        events=tuple(_events(rng, clients)) if workload != "crowded" else (),
         disruptions=disruptions,
         loss=rng.choice((0.0, 0.05, 0.2)) if reliable else 0.0,
         sync_us=rng.choice((0, 0, 1_000, 5_000)) if reliable else 0,
@@ -395,6 +415,7 @@ def scene(kind: Kind, workload: str, seed: int, *, faults: bool | None = None) -
         transaction_us=rng.choice((100_000, 1_000_000, 3_000_000)) if impatient else PATIENT_US,
         serial=workload in _SERIAL,
         residents=residents,
+        mailbox_count_max=CROWD_COUNT_MAX if workload == "crowded" else 0,
     )
 
 

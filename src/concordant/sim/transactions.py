@@ -99,6 +99,7 @@ class Stage:
             step_count_max=STEP_COUNT_MAX,
         )
         self.run.enters = scene.residents[0] if scene.residents else ""
+        self.run.mailbox_count_max = scene.mailbox_count_max
         self.world.on_delivery = self._delivered
         self._plans: dict[str, Plan] = {}
         self._forgetful: set[str] = set()
@@ -115,6 +116,9 @@ class Stage:
         scene = self.scene
         near = scene.tree.neighbours[name]
         options = TransactOptions(transaction_us=scene.transaction_us)
+        if scene.mailbox_count_max:
+            most = scene.mailbox_count_max
+            options = msgspec.structs.replace(options, mailbox_count_max=most)
         core: SharedBroker | IsolatedBroker
         if scene.kind == "isolated":
             parent = "" if name == self._root else self._up[name]
@@ -241,6 +245,8 @@ class Stage:
     def _watch(self, world: World, place: Place, given: Input, effects: Sequence[Effect]) -> None:
         """Operations as their clients do them; a life that forgot one does it again."""
         del world, given
+        if self.scene.mailbox_count_max and place.address in self.scene.tree.neighbours:
+            self._look_into_mailboxes(place.address)
         for effect in effects:
             if isinstance(effect, Note) and effect.text == "does":
                 tx, op, kind, id = effect.topics
@@ -260,6 +266,12 @@ class Stage:
                 if tx in self.run.commit_order:
                     self.run.commit_order.remove(tx)
                 self.run.commit_order.append(tx)
+
+    def _look_into_mailboxes(self, broker: str) -> None:
+        for client, box in self.core(broker).router.state.mailboxes.items():
+            owed = self.run.owed.setdefault(client, {})
+            owed.update((event.id, True) for event in box.values())
+            self.run.crowds[client] = max(self.run.crowds.get(client, 0), len(box))
 
     def _transaction(self, tx: str) -> Transaction:
         scene, client = self.scene, tx.rpartition("#")[0]
