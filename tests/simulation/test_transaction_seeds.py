@@ -28,6 +28,14 @@ SEEDS = {
         "fuzz",
         1041,
     ),
+    "what an advertisement attracts came when the transaction was over, and was dropped, though "
+    "another advertisement had begun to count on it": ("open", "changing", 1818),
+    "an application was gone after its first word, and nobody ended what it had begun": (
+        "open",
+        "alone",
+        2194,
+    ),
+    "an event got the name of one that was forgotten in a crash": ("isolated", "unanswered", 354),
 }
 
 

@@ -20,6 +20,7 @@ from concordant.errors import ConcordantError
 from concordant.machine.contract import Machine
 from concordant.machine.effects import Delivery, Effect, Note
 from concordant.machine.inputs import Input, Started
+from concordant.model.event import Event
 from concordant.route.link import LinkOptions, Reliable
 from concordant.route.requests import Advertise, Subscribe
 from concordant.sim.faults import heal
@@ -244,16 +245,21 @@ class Stage:
 
     def _watch(self, world: World, place: Place, given: Input, effects: Sequence[Effect]) -> None:
         """Operations as their clients do them; a life that forgot one does it again."""
-        del world, given
+        del world
+        if isinstance(given, Started) and given.records and place.address in self.scene.tree.edges:
+            self.world.call(self.world.now, partial(self._give_up, place.address))
         if self.scene.mailbox_count_max and place.address in self.scene.tree.neighbours:
             self._look_into_mailboxes(place.address)
         for effect in effects:
             if isinstance(effect, Note) and effect.text == "does":
                 tx, op, kind, id = effect.topics
                 event = effect.events[0] if effect.events else None
+                self._forget(effect.events)
                 self._transaction(tx).ops[op] = Done(
                     op, place.address, kind, "" if event else id, event=event
                 )
+            elif isinstance(effect, Note) and effect.step == "publish":
+                self._forget(effect.events)
             elif isinstance(effect, Note) and effect.text == "begins":
                 self.run.transactions.pop(effect.topics[0], None)  # of a life that was forgotten
             elif (
@@ -266,6 +272,20 @@ class Stage:
                 if tx in self.run.commit_order:
                     self.run.commit_order.remove(tx)
                 self.run.commit_order.append(tx)
+
+    def _forget(self, events: Sequence[Event]) -> None:
+        """Who gives an event's name again has forgotten, in a crash, what had the name before."""
+        for event in events:
+            for one in self.run.transactions.values():
+                for op in [
+                    op for op, done in one.ops.items() if done.event and done.event.id == event.id
+                ]:
+                    del one.ops[op]
+
+    def _give_up(self, client: str) -> None:
+        """An application that is back ends what it has not finished."""
+        for tx in self.core(client).unfinished:
+            self.world.command(client, requests.Abort(tx, "its application was away"))
 
     def _look_into_mailboxes(self, broker: str) -> None:
         for client, box in self.core(broker).router.state.mailboxes.items():

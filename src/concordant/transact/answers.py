@@ -8,7 +8,7 @@ section V; what an abort does is not said there, the tags do it.)
 from __future__ import annotations
 
 from concordant.route.router import Subscription
-from concordant.transact.messages import Operation, Perform, Performed
+from concordant.transact.messages import Operation, Perform, Performed, Tagged
 from concordant.transact.shared import Live, SharedRouter
 
 _Sent = list[tuple[str, str]]
@@ -17,9 +17,11 @@ _Sent = list[tuple[str, str]]
 def perform(router: SharedRouter, hop: str, message: Perform) -> None:
     """An operation has come."""
     live = router.live_of(hop, message.tx)
-    if live is None:
-        return
     tx, op, what = message.tx, message.op, message.what
+    if live is None:
+        if what.kind == "attract":  # whoever sent it counts on it, and takes it back by itself
+            router.take_copy(hop, Tagged(what.id, what.filter, what.added_by, what.deleted_by))
+        return
     known = live.acks.ops.get(op)
     if known is not None:  # sent again: answer again if it is done
         if not known.waiting:

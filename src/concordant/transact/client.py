@@ -104,6 +104,16 @@ class TransactClient(Client):
         return tx in self._state.parts
 
     @property
+    def unfinished(self) -> tuple[str, ...]:
+        """Those it began and neither commits nor aborts yet: an application that is back from a
+        crash goes on with them, or gives them up."""
+        return tuple(
+            tx
+            for tx, part in self._state.parts.items()
+            if part.coordinates and "" in part.threads and not part.threads[""].ending
+        )
+
+    @property
     def held_count(self) -> int:
         return len(self._state.parts)
 
