@@ -18,8 +18,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -43,7 +44,7 @@ PROTOCOLS = ("merging", "paxos")
 REPETITION_COUNT = 20
 """Kills per protocol, for as many cases as a campaign has by default."""
 KILLS_PER_RUN = 5
-RATE_PER_S = 60.0
+RATE_PER_S = 200.0
 TOPICS = ("T1", "T2")
 QUIET_S = 2.0
 """Nothing was delivered for so long after the load ended: what is missing now will not come."""
@@ -139,11 +140,15 @@ class Outcome:
     published_count: int = 0
     relation_count: int = 0
     seconds: float = 0.0
+    pauses_s: list[float] = field(default_factory=list)
+    """From each kill until both subscribers had delivered something more."""
     wrong: list[str] = field(default_factory=list)
 
 
-def killed(protocol: str, rng: Random, kills: int, folder: Path) -> Outcome:
-    """One run; each kill is one repetition."""
+def killed(
+    protocol: str, rng: Random, kills: int, folder: Path, told: Callable[[int], None]
+) -> Outcome:
+    """One run; each kill is one repetition, and `told` when the load has survived it."""
     outcome = Outcome(protocol)
     started = time.monotonic()
     scenario = Scenario(
@@ -159,8 +164,12 @@ def killed(protocol: str, rng: Random, kills: int, folder: Path) -> Outcome:
             run.wait_for_more(rng.randint(5, 40))
             run.wait_until(lambda: bool(run.leaders()))
             run.kill(rng.choice(run.leaders()))
+            died = time.monotonic()
+            run.wait_for_more(1)
+            outcome.pauses_s.append(time.monotonic() - died)
             run.wait_for_more(20)
             outcome.kill_count += 1
+            told(outcome.kill_count)
         run.end_load()
         run.wait_until_quiet()
         rows = run.rows()
@@ -236,14 +245,15 @@ def run(options: Options) -> Report:
         while total.kill_count < count and not total.wrong:
             rng = Random(f"{options.seed}/{protocol}/{total.kill_count}")
             kills = min(KILLS_PER_RUN, count - total.kill_count)
+            told = partial(_tell, options, f"kills of {protocol}", total.kill_count, count)
             with tempfile.TemporaryDirectory() as folder:
-                one = killed(protocol, rng, kills, Path(folder))
+                one = killed(protocol, rng, kills, Path(folder), told)
             total.kill_count += one.kill_count
             total.published_count += one.published_count
             total.relation_count += one.relation_count
             total.seconds += one.seconds
             total.wrong += one.wrong
-            options.progress(f"kills of {protocol}", total.kill_count, count)
+            total.pauses_s += one.pauses_s
         report.failures += [f"{protocol}: {sentence}" for sentence in total.wrong]
         if total.relation_count < 20 * total.kill_count:
             report.failures.append(f"{protocol}: only {total.relation_count} relations")
@@ -251,11 +261,26 @@ def run(options: Options) -> Report:
     return report
 
 
+def _tell(options: Options, stage: str, before: int, count: int, done: int) -> None:
+    options.progress(stage, before + done, count)
+
+
 def _table(totals: list[Outcome]) -> Table:
-    table = Table("leader of", "kills", "published", "relations delivered", "wrong", "s")
+    heads = (
+        "leader of",
+        "kills",
+        "published",
+        "relations delivered",
+        "wrong",
+        "longest pause",
+        "s",
+    )
+    table = Table(*heads)
     for one in totals:
         numbers = (one.kill_count, one.published_count, one.relation_count, len(one.wrong))
-        table.add_row(one.protocol, *(f"{number:,}" for number in numbers), f"{one.seconds:.0f}")
+        pause = f"{max(one.pauses_s, default=0.0):.1f} s"
+        cells = (*(f"{number:,}" for number in numbers), pause, f"{one.seconds:.0f}")
+        table.add_row(one.protocol, *cells)
     return table
 
 
