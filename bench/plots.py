@@ -34,23 +34,26 @@ def draw(sections: Sequence[Section], folder: Path) -> list[Path]:
 
 def _lines(section: Section, plot: Plot, path: Path) -> None:
     figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
-    rows = [row for row in section.rows if row.get(plot.x) is not None]
+    rows = [row for row in section.drawn or section.rows if row.get(plot.x) is not None]
     names = list(dict.fromkeys(row[plot.series] for row in rows)) if plot.series else [""]
     for i, name in enumerate(names):
         mine = [row for row in rows if not plot.series or row[plot.series] == name]
         axes.plot(
             [row[plot.x] for row in mine],
             [row[plot.y] for row in mine],
-            marker=MARKS[i % len(MARKS)],
+            marker="" if plot.linear else MARKS[i % len(MARKS)],
             color=COLOURS[i % len(COLOURS)],
             markersize=5,
             linewidth=1.5,
             label=name,
         )
-    axes.set_xscale("log")
-    axes.set_yscale("log")
     low, high = axes.dataLim.intervaly
-    axes.set_ylim(10 ** _floor(low), 10 ** -_floor(1 / high))
+    if plot.linear:
+        axes.set_ylim(0, 1.1 * high)
+    else:
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_ylim(10 ** _floor(low), 10 ** -_floor(1 / high))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
         axis.set_minor_formatter(NullFormatter())

@@ -32,7 +32,7 @@ class Goal(msgspec.Struct, frozen=True):
 
 
 class Plot(msgspec.Struct, frozen=True):
-    """Lines over the rows of a table, both axes logarithmic."""
+    """Lines over the rows of a table, both axes logarithmic unless something else is said."""
 
     x: str
     y: str
@@ -40,6 +40,8 @@ class Plot(msgspec.Struct, frozen=True):
     y_label: str
     series: str | None = None
     """The column whose values are the lines; None is one line."""
+    linear: bool = False
+    """Both axes linear, and values from zero on: for something over time."""
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -53,6 +55,8 @@ class Section(msgspec.Struct, frozen=True):
     goals: list[Goal] = []
     plot: Plot | None = None
     more_plots: tuple[Plot, ...] = ()
+    drawn: list[Row] = []
+    """What the plots show in place of the table's rows, where the table only sums it up."""
 
     @property
     def plots(self) -> dict[str, Plot]:
