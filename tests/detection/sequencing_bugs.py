@@ -204,7 +204,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
     def forward(self: Signer, message: Any, out: Any, signed: Any) -> None:
         if isinstance(message, Fill) and message.topic == self.topic:
-            message = msgspec.structs.replace(message, timestamp={self.topic: message.n})
+            self.open[message.n].timestamp = {self.topic: message.n}
         correct(self, message, out, signed)
 
     patch.setattr(Signer, "_forward", forward)

@@ -53,6 +53,12 @@ from concordant.order.sequencing.ranking import ranked
 _GIVE_UP = "give up"
 _SURVEY = "survey"
 
+_AT_ONCE_PERCENT = 75
+"""A ranking that saves so many of the hops does not wait for its turn."""
+_SPACING_MAX = 64
+"""So many surveys at most lie between smaller changes. What they save is partly chance, because the
+events that ask for a ranking also judge it; each one is followed by a wait twice as long."""
+
 
 class _State(msgspec.Struct):
     channels: Channels
@@ -64,11 +70,15 @@ class _State(msgspec.Struct):
     counts: dict[str, int] = {}
     """How far each topic is, of those that have answered."""
     reports: dict[str, Report] = {}
-    """The last survey."""
+    """Answers to the survey that is under way."""
     signed: dict[str, int] = {}
-    """How far each topic was at the survey before."""
+    """How far each topic was at the last complete survey."""
     rates: dict[str, float] = {}
-    """How many events each topic has, in the mean over the last surveys."""
+    """How many of the last events each topic has."""
+    waited: int = 0
+    """Surveys since the last change."""
+    spacing: int = 1
+    """So many have to pass before a change that saves little."""
 
 
 class Coordinator:
@@ -148,6 +158,8 @@ class Coordinator:
                 state.channels.settle(given.source, message)
             elif isinstance(message, Report):
                 state.reports[message.topic] = message
+                if len(state.reports) == len(self._addresses):
+                    self._consider(now, given.cause, out)
             elif isinstance(message, Parcel):
                 contents = state.channels.accept(given.source, message)
                 state.channels.acknowledge_later(now, given.cause, out)
@@ -206,7 +218,7 @@ class Coordinator:
             out.append(Persist((GivenUp(state.epoch),), cause))
             self._send(now, self._give_up(), cause, out)
         elif name == _SURVEY:
-            self._consider(now, cause, out)
+            state.reports = {}
             out += [Send(to, (Survey(),), cause) for to in self._addresses.values()]
             out.append(SetTimer(_SURVEY, now + self._options.survey_us, cause))
 
@@ -214,24 +226,41 @@ class Coordinator:
         """Change the ranking if what the last survey says makes that worth its pause."""
         state = self._state
         reports, state.reports = state.reports, {}
-        if state.proposed or len(reports) < len(self._addresses):
-            return
         graph: dict[str, set[str]] = {topic: set() for topic in reports}
         for topic, report in reports.items():
             for other in report.edges:  # one end may know of an edge before the other does
                 graph[topic].add(other)
                 graph[other].add(topic)
-        rates = state.rates = {  # each survey counts half as much as the next
-            topic: state.rates.get(topic, 0.0) / 2 + report.n - state.signed.get(topic, 0)
-            for topic, report in reports.items()
-        }
-        state.signed = {topic: report.n for topic, report in reports.items()}
-        if not any(rates.values()):
+        known, fresh = state.rates, self._learn(reports)
+        if state.proposed or not any(known.values()) or not any(fresh.values()):
             return
-        best = ranked(graph, rates, trial_count_max=self._options.trial_count_max)
-        hops, least = (mean_hops(graph, order, rates) for order in (state.order, best))
-        if least * 100 <= hops * (100 - self._options.gain_percent_min) and hops - least > 1e-9:
-            self._propose(now, tuple(best), cause, out)
+        # Events that ask for a ranking would flatter it: those that came later judge it.
+        best = ranked(graph, known, trial_count_max=self._options.trial_count_max)
+        hops, least = (mean_hops(graph, order, fresh) for order in (state.order, best))
+        saved_percent = 100 * (hops - least) / hops if hops else 0.0
+        state.waited += 1
+        if saved_percent >= _AT_ONCE_PERCENT:
+            state.spacing = 1
+        elif saved_percent < self._options.gain_percent_min or state.waited < state.spacing:
+            return
+        state.waited, state.spacing = 0, min(2 * state.spacing, _SPACING_MAX)
+        self._propose(now, tuple(best), cause, out)
+
+    def _learn(self, reports: Mapping[str, Report]) -> dict[str, int]:
+        """Events by topic since the last survey; they are added to those that are known."""
+        state = self._state
+        # A report that was on its way for very long may be older than the last survey.
+        fresh = {
+            one: max(0, report.n - state.signed.get(one, 0)) for one, report in reports.items()
+        }
+        for topic, count in fresh.items():
+            state.signed[topic] = state.signed.get(topic, 0) + count
+        room = max(0, self._options.sample_count - sum(fresh.values()))
+        share = min(1.0, room / (sum(state.rates.values()) or 1))
+        state.rates = {
+            topic: share * state.rates.get(topic, 0) + count for topic, count in fresh.items()
+        }
+        return fresh
 
     # --- a life after a crash -----------------------------------------------------------------
 

@@ -6,13 +6,16 @@ that meet once stay together, so first-in-first-out links keep the order of ever
 sequencer. The published routes skip sequencers, and pairwise orders can form a circle: a deadlock
 without any fault (Baldoni 2015, Lemmas 1 and 2).
 
-`parents` works out the whole forest. `Branch` is one sequencer's part of it: it grows while
-messages are under way, and changes its parent only behind a flush. Rank 0 is the lowest.
+`parents` works out the whole forest, `way_lengths` only what events would pay for it. `Branch` is
+one sequencer's part of it: it grows while messages are under way, and changes its parent only
+behind a flush. Rank 0 is the lowest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from operator import mul, or_
 
 import msgspec
 
@@ -67,24 +70,41 @@ def mean_hops(graph: Graph, order: Sequence[str], rates: Mapping[str, float]) ->
     >>> mean_hops({"c": "ab", "b": "c", "a": "c"}, "abc", {"a": 1, "b": 1, "c": 2})
     1.0
     """
-    rank = {topic: number for number, topic in enumerate(order)}
-    depth = _depths(graph, order)
-    total = weighed = 0.0
-    for topic in order:
-        lower = [rank[other] for other in graph.get(topic, ()) if rank[other] < rank[topic]]
-        hops = depth[topic] - depth[order[min(lower)]] if lower else 0
-        weighed += rates.get(topic, 0.0) * hops
-        total += rates.get(topic, 0.0)
-    return weighed / total if total else 0.0
+    return weighed(way_lengths(neighbours(graph, order)), [rates.get(one, 0.0) for one in order])
 
 
-def _depths(graph: Graph, order: Sequence[str]) -> dict[str, int]:
-    forest = parents(graph, order)
-    depth: dict[str, int] = {}
-    for topic in order:
-        parent = forest[topic]
-        depth[topic] = 0 if parent is None else depth[parent] + 1
-    return depth
+def weighed(lengths: Sequence[int], rates: Sequence[float]) -> float:
+    """The mean of lengths by place, each as often as its rate says."""
+    total = sum(rates)
+    return sum(map(mul, lengths, rates)) / total if total else 0.0
+
+
+def neighbours(graph: Graph, order: Sequence[str]) -> list[int]:
+    """For each place of an order, the places of the neighbours, as bits: rankings are compared by
+    the thousand, and sets of places are then single numbers.
+
+    >>> [bin(one) for one in neighbours({"c": "ab", "b": "c", "a": "c"}, "abc")]
+    ['0b100', '0b100', '0b11']
+    """
+    bit = {topic: 1 << place for place, topic in enumerate(order)}
+    return [reduce(or_, (bit[other] for other in graph.get(topic, ())), 0) for topic in order]
+
+
+def way_lengths(near: Sequence[int]) -> list[int]:
+    """Hops of an event from each place to the lowest of its neighbours, along `parents`."""
+    lower = [bits & ((1 << place) - 1) for place, bits in enumerate(near)]
+    needed = list(lower)
+    for place in range(len(near) - 1, 0, -1):
+        bits = needed[place]
+        if bits:
+            parent = bits.bit_length() - 1
+            needed[parent] |= bits ^ (1 << parent)
+    depth: list[int] = []
+    found: list[int] = []
+    for bits, mine in zip(needed, lower, strict=True):
+        depth.append(depth[bits.bit_length() - 1] + 1 if bits else 0)
+        found.append(depth[-1] - depth[(mine & -mine).bit_length() - 1] if mine else 0)
+    return found
 
 
 class Branch(msgspec.Struct):

@@ -51,6 +51,9 @@ class SequencingOptions(ClientOptions, frozen=True):
     """How often the coordinator looks for a better ranking; 0: only when it is asked."""
     gain_percent_min: int = 20
     """So many of the hops a new ranking must save: events wait while it is installed."""
+    sample_count: int = 1_000
+    """About so many of the last events say what is popular. A ranking that is made from few of them
+    follows chance, and pays for a pause with nothing."""
     trial_count_max: int = 200
     """Moves that are tried to improve a ranking."""
 
@@ -134,12 +137,13 @@ class Forget(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Fill(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """An event's timestamp on its way to the sequencers that still have to sign it (FILL_IN)."""
+    """An event on its way to the sequencers that still have to sign it (FILL_IN)."""
 
     epoch: int
     topic: str
     n: int
     timestamp: Timestamp
+    """The entries of those that have signed; the event's own sequencer keeps the others."""
     todo: tuple[str, ...]
     """Who has to sign, the nearest first."""
 
@@ -156,7 +160,7 @@ class Introduce(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Done(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """The timestamp of your event is complete."""
+    """All have signed your event, and these are their entries."""
 
     n: int
     timestamp: Timestamp

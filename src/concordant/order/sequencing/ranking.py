@@ -15,11 +15,20 @@ from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from math import exp
+from typing import TypeVar
 
-from concordant.order.sequencing.forest import mean_hops, parents, route
+from concordant.order.sequencing.forest import (
+    mean_hops,
+    neighbours,
+    parents,
+    route,
+    way_lengths,
+    weighed,
+)
 from concordant.order.sequencing.overlap import Graph
 
 Rates = Mapping[str, float]
+T = TypeVar("T")
 
 
 def popular_first(rates: Rates) -> list[str]:
@@ -72,7 +81,9 @@ def improved(
 ) -> list[str]:
     """Move one topic at a time while that shortens the ways; it tries at most so often."""
     best = list(order)
-    cost = mean_hops(graph, best, rates)
+    near = neighbours(graph, best)
+    weights = [rates.get(topic, 0.0) for topic in best]
+    cost = weighed(way_lengths(near), weights)
     trials = 0
     again = True
     while again and trials < trial_count_max:
@@ -84,13 +95,36 @@ def improved(
                 if target == place or trials >= trial_count_max:
                     continue
                 trials += 1
-                moved = [one for one in best if one != topic]
-                moved.insert(target, topic)
-                tried = mean_hops(graph, moved, rates)
+                moved = _moved([_shifted(one, place, target) for one in near], place, target)
+                shares = _moved(weights, place, target)
+                tried = weighed(way_lengths(moved), shares)
                 if tried < cost - 1e-12:
-                    best, cost, again = moved, tried, True
+                    best, near, weights = _moved(best, place, target), moved, shares
+                    cost, again = tried, True
                     break
     return best
+
+
+def _moved(items: list[T], place: int, target: int) -> list[T]:
+    """The same with one of them at another place."""
+    found = [*items[:place], *items[place + 1 :]]
+    found.insert(target, items[place])
+    return found
+
+
+def _shifted(bits: int, place: int, target: int) -> int:
+    """The same places after the topic of one has moved to another.
+
+    >>> bin(_shifted(0b1001, 3, 1)), bin(_shifted(0b0110, 0, 2))
+    ('0b11', '0b11')
+    """
+    low, high = min(place, target), max(place, target)
+    within = (bits >> low) & ((1 << (high - low + 1)) - 1)
+    if target > place:
+        within = within >> 1 | (within & 1) << (high - low)
+    else:
+        within = within << 1 & ((1 << (high - low + 1)) - 1) | within >> (high - low)
+    return bits >> (high + 1) << (high + 1) | within << low | bits & ((1 << low) - 1)
 
 
 def ranked(graph: Graph, rates: Rates, *, trial_count_max: int = 2_000) -> list[str]:

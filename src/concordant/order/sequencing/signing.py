@@ -57,8 +57,9 @@ class Open(msgspec.Struct):
     n: int
     """Its number at the client."""
     event: Event
-    timestamp: Timestamp | None = None
-    """Complete, but an earlier event is not."""
+    timestamp: Timestamp
+    complete: bool = False
+    """All have signed it, but perhaps not an earlier event."""
 
 
 class Signer(msgspec.Struct, tag=True):
@@ -165,14 +166,15 @@ class Signer(msgspec.Struct, tag=True):
         self.created[source] = given.n
         self.count += 1
         n = self.count
-        self.open[n] = Open(source, given.n, given.event)
         timestamp = {self.topic: n}
         here = self.rank[self.topic]
         for other, count in self.counts.items():
             if other in self.edges.active and self.rank[other] > here:
                 timestamp[other] = count
+        self.open[n] = Open(source, given.n, given.event, timestamp)
+        # What is known here does not travel: only what the others add comes back.
         todo = self._low(self.edges.active)
-        self._forward(Fill(self.epoch, self.topic, n, timestamp, todo), out, signed)
+        self._forward(Fill(self.epoch, self.topic, n, {}, todo), out, signed)
 
     def _fill(self, source: str, given: Fill, out: Sent, signed: list[Signed]) -> None:
         del source
@@ -195,10 +197,12 @@ class Signer(msgspec.Struct, tag=True):
         del source
         if given.n not in self.open:
             raise InvariantViolation(f"{self.topic} {given.n} was signed twice")
-        self.open[given.n].timestamp = given.timestamp
+        done = self.open[given.n]
+        done.timestamp.update(given.timestamp)
+        done.complete = True
         while self.open:
             n, one = next(iter(self.open.items()))
-            if one.timestamp is None:
+            if not one.complete:
                 break
             del self.open[n]
             signed.append(Signed(n, one.event, one.timestamp))

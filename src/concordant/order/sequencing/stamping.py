@@ -12,6 +12,7 @@ every other, because a proposal that was not asked for cannot be made up for lat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
 from typing import Any
 
 import msgspec
@@ -73,6 +74,8 @@ class Stamper(msgspec.Struct, tag=True):
     """Own events that are not disseminated, by request, in order."""
     pending: dict[str, dict[int, tuple[int, bool]]] = {}
     """By topic and request: the stamp, and whether it is final."""
+    stamps: list[Stamp] = []
+    """A heap of all stamps that `pending` has or had."""
     queue: list[tuple[str, Content]] = []
     preparing: int = 0
 
@@ -112,7 +115,7 @@ class Stamper(msgspec.Struct, tag=True):
         request = self.requests
         waits = len(self.group)
         self.mine[request] = Asked(source, given.n, given.event, self.clock, waits, {}, waits)
-        self.pending.setdefault(self.topic, {})[request] = (self.clock, False)
+        self._await(self.topic, request, self.clock, final=False)
         self._send(self.group, Propose(self.topic, request), out)
         if not self.group:
             self._decide(request, out, signed)
@@ -120,7 +123,7 @@ class Stamper(msgspec.Struct, tag=True):
     def _propose(self, source: str, given: Propose, out: Sent, signed: list[Signed]) -> None:
         del signed
         self.clock += 1
-        self.pending.setdefault(given.topic, {})[given.request] = (self.clock, False)
+        self._await(given.topic, given.request, self.clock, final=False)
         out.append((source, Proposal(self.topic, given.request, self.clock)))
 
     def _proposal(self, source: str, given: Proposal, out: Sent, signed: list[Signed]) -> None:
@@ -145,7 +148,7 @@ class Stamper(msgspec.Struct, tag=True):
         self.clock = max(self.clock, stamp)
         if request not in self.pending.get(topic, {}):
             raise InvariantViolation(f"{self.topic} was told twice the stamp of {topic} {request}")
-        self.pending[topic][request] = (stamp, True)
+        self._await(topic, request, stamp, final=True)
         while (first := self._first()) is not None:
             _, topic, request = first
             del self.pending[topic][request]
@@ -156,24 +159,26 @@ class Stamper(msgspec.Struct, tag=True):
                 out.append((self.addresses[topic], Counted(self.topic, request, self.count)))
         self._finish(out, signed)
 
+    def _await(self, topic: str, request: int, stamp: int, *, final: bool) -> None:
+        self.pending.setdefault(topic, {})[request] = (stamp, final)
+        heappush(self.stamps, (stamp, topic, request))
+
     def _first(self) -> Stamp | None:
         """The smallest stamp under way, if it is final."""
-        smallest = min(
-            (
-                (stamp, topic, request, final)
-                for topic, requests in self.pending.items()
-                for request, (stamp, final) in requests.items()
-            ),
-            default=None,
-        )
-        return smallest[:3] if smallest is not None and smallest[3] else None
+        while self.stamps:
+            stamp, topic, request = self.stamps[0]
+            now, final = self.pending[topic].get(request, (0, False))
+            if now == stamp:
+                return self.stamps[0] if final else None
+            heappop(self.stamps)  # it has its place, or a greater stamp
+        return None
 
     def _counted(self, source: str, given: Counted, out: Sent, signed: list[Signed]) -> None:
         del source
         asked = self.mine[given.request]
         asked.uncounted -= 1
         if given.n:
-            asked.timestamp = {**asked.timestamp, given.topic: given.n}
+            asked.timestamp[given.topic] = given.n
         self._finish(out, signed)
 
     def _finish(self, out: Sent, signed: list[Signed]) -> None:

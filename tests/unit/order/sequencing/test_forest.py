@@ -8,7 +8,14 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from concordant.order.sequencing.forest import Branch, mean_hops, parents, route
+from concordant.order.sequencing.forest import (
+    Branch,
+    mean_hops,
+    neighbours,
+    parents,
+    route,
+    way_lengths,
+)
 from concordant.order.sequencing.messages import Content, Fill, Flush, Introduce, Link
 from concordant.order.sequencing.overlap import Edges, overlap
 
@@ -51,6 +58,15 @@ def test_two_routes_that_meet_share_everything_below(
 def test_hops_are_weighed_by_rates() -> None:
     graph = {"a": "b", "b": "a", "c": ""}
     assert mean_hops(graph, "abc", {"a": 3, "b": 1, "c": 0}) == 0.25
+
+
+@given(subscriptions, orders)
+def test_lengths_of_ways_are_those_of_the_routes(topics: list[list[str]], order: list[str]) -> None:
+    graph = overlap(topics)
+    forest = parents(graph, order)
+    rank = {topic: number for number, topic in enumerate(order)}
+    routes = [len(route(topic, graph, forest, rank)) - 1 for topic in order]
+    assert way_lengths(neighbours(graph, order)) == routes
 
 
 def test_edges_stay_until_nobody_needs_them() -> None:

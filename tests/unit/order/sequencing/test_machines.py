@@ -92,7 +92,7 @@ def test_the_lowest_sequencer_disseminates_at_once_and_tells_the_publisher() -> 
 def test_a_higher_one_asks_the_lower_one_to_sign() -> None:
     effects = sequencer("b").handle(1, Received("p", (create(1, "b"),)))
     assert disseminated(effects) == []
-    assert contents(effects, "sequencer-a") == [Fill(0, "b", 1, {"b": 1}, ("a",))]
+    assert contents(effects, "sequencer-a") == [Fill(0, "b", 1, {}, ("a",))]
 
 
 def test_what_is_sent_again_is_not_numbered_again() -> None:
@@ -113,8 +113,8 @@ def test_a_crash_changes_nothing_that_was_said() -> None:
     repeated = contents(reborn.handle(10_000_000, TimerFired(("repeat",))), "sequencer-a")
     assert repeated == [
         Link(0, ("a",)),
-        Fill(0, "b", 1, {"b": 1}, ("a",)),
-        Fill(0, "b", 2, {"b": 2}, ("a",)),
+        Fill(0, "b", 1, {}, ("a",)),
+        Fill(0, "b", 2, {}, ("a",)),
     ]
 
 
@@ -161,7 +161,7 @@ def test_requests_that_are_under_way_are_bounded_and_what_others_ask_is_not() ->
     for n in (1, 2, 3):
         machine.handle(2, Received("p", (create(n, "b"),)))
     assert sent(machine.handle(9_000, TimerFired(("acknowledge",))), "p") == [Receipt(1, 2)]
-    signed = tuple(Parcel(0, n, Done(n, {"b": n, "a": 1})) for n in (1, 2))
+    signed = tuple(Parcel(0, n, Done(n, {"a": 1})) for n in (1, 2))
     effects = machine.handle(10_000, Received("sequencer-a", signed))
     assert [one.n for one in disseminated(effects) if isinstance(one, Signed)] == [1, 2]
     effects = machine.handle(20_000, Received("p", (create(3, "b"),)))  # now there is room
@@ -401,7 +401,7 @@ def test_messages_and_records_survive_their_bytes() -> None:
     event = Event("a", "p", 1, 1, {"kind": 3})
     messages = (
         *(Parcel(1, n, Create(n, event)) for n in range(1, 9)),
-        Parcel(0, 1, Fill(0, "b", 1, {"b": 1}, ("a",))),
+        Parcel(0, 1, Fill(0, "b", 1, {}, ("a",))),
         *(Signed(n, event, {"a": n, "b": 0}) for n in range(1, 9)),
         Receipt(1, 4),
     )

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from concordant.order.sequencing.forest import mean_hops
 from concordant.order.sequencing.overlap import overlap
 from concordant.order.sequencing.ranking import (
+    _moved,
+    _shifted,
     eliminated,
     improved,
     network_hops,
@@ -39,6 +41,13 @@ def test_local_search_never_makes_it_worse_and_helps_where_nothing_is_popular() 
     after = improved(graph, before, rates, trial_count_max=300)
     assert sorted(after) == sorted(before)
     assert mean_hops(graph, after, rates) < mean_hops(graph, before, rates)
+
+
+@given(st.integers(0, 255), st.integers(0, 7), st.integers(0, 7))
+def test_places_as_bits_move_as_topics_do(bits: int, place: int, target: int) -> None:
+    flags = [bits >> one & 1 for one in range(8)]
+    moved = _moved(flags, place, target)
+    assert _shifted(bits, place, target) == sum(flag << one for one, flag in enumerate(moved))
 
 
 @given(st.integers(0, 10_000))
