@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from concordant.causal import options as causal
 from concordant.errors import UsageError
 from concordant.files.toml import decode_toml, read_toml
 from concordant.machine.detector import DetectorOptions
@@ -37,8 +39,13 @@ from concordant.transact.options import TransactOptions
 
 Address = tuple[str, int]
 
-OPTIONS: tuple[type[msgspec.Struct], ...] = (SequencingOptions, DetectorOptions, TransactOptions)
-"""Whose fields may stand in [parameters]."""
+OPTIONS: tuple[type[msgspec.Struct], ...] = (
+    *(SequencingOptions, DetectorOptions, TransactOptions),
+    *(causal.BrokerOptions, causal.ClientOptions),
+)
+"""Whose fields may stand in [parameters],"""
+FIXED = ("group", "profile", "seed", "pull", "age_bits")
+"""but for these, which are neither waiting times nor bounds."""
 
 HUB = "transactions/hub"
 """The node whose broker all others are connected with."""
@@ -269,7 +276,8 @@ def check_cluster(found: Cluster, *, place: str) -> None:
     if found.gateway and found.gateway.get("node", found.names[0]) not in found.nodes:
         refuse("there is no such node", "[gateway] node", f"the nodes are {_known(found.nodes)}")
     _check_topics(found, place)
-    names = [name for options in OPTIONS for name in options.__struct_fields__ if name != "group"]
+    fields = chain.from_iterable(options.__struct_fields__ for options in OPTIONS)
+    names = [name for name in dict.fromkeys(fields) if name not in FIXED]
     for name, value in found.parameters.items():
         if name not in names:
             refuse(

@@ -104,6 +104,16 @@ def test_servers_of_a_baseline_have_nodes_of_their_own(strategy: str) -> None:
     assert set(homes_in(two, strategy).values()) == {"n1", "n2"}  # as far as there are nodes
 
 
+def test_parameters_of_causal_delivery_reach_brokers_and_clients() -> None:
+    text = GOOD.replace('"clock"]', '"clock", "causal"]')
+    told = cluster_from(text + "[parameters]\ntick_us = 7\nsilence_us = 8\n").setting("n1")
+    causal = STRATEGIES["causal"]
+    broker = causal.parts(told)[0].make(told, "n1/causal/broker")
+    assert broker.options.tick_us == 7  # type: ignore[attr-defined]
+    client = causal.subscriber(told, "n1/reader")
+    assert client._options.silence_us == 8  # type: ignore[attr-defined]
+
+
 def test_a_node_that_lost_its_disk_is_known_to_its_mergers_only() -> None:
     text = MANY.replace('"sequencing", "sequencing-replicated"', '"merging", "sequencer"')
     text = text.replace('"shop"', '"shop"\nreplaced = "n2"')
@@ -143,6 +153,8 @@ def test_a_node_that_lost_its_disk_is_known_to_its_mergers_only() -> None:
         ('n = "int"', 'time = "int"', "x.toml: [topics.Order] time: every event has that"),
         ("[topics", "[parameters]\nask_us = 0\n[topics", "[parameters] ask_us: a parameter is"),
         ("[topics", "[parameters]\nx = 1\n[topics", "[parameters]: there is no parameter 'x'"),
+        ("[topics", "[parameters]\nseed = 1\n[topics", "there is no parameter 'seed'"),
+        ("[topics", "[parameters]\nfanout = 0\n[topics", "[parameters] fanout: a parameter is"),
         ("[topics", "[together]\na = ['Gone']\n[topics", "[together] a: the topic 'Gone' is not"),
         ("[topics", "[limits]\nsessions_max = 0\n[topics", "[limits] sessions_max: a limit is"),
         (
