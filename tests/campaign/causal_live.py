@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from random import Random
 
@@ -24,27 +25,36 @@ REPETITION_COUNT = 20
 
 
 def run(options: Options) -> Report:
-    """Repetitions one after the other: each has processes of its own."""
+    """Repetitions, two at a time: each has processes of its own, which mostly wait."""
     report = Report(NAME)
     if options.case is not None or options.policy is not None:
         return report  # a replay of one case of another campaign
     count = max(2, options.case_count * REPETITION_COUNT // Options.case_count)
     found: dict[bool, list[Said]] = {True: [], False: []}
-    for number in range(count):
-        returns = number % 2 == 0
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                rng = Random(f"{options.seed}/{number}")
-                said = asyncio.run(run_move(Path(folder), rng=rng, returns=returns))
-            except (AssertionError, TimeoutError) as error:
-                said = Said(wrong=[f"{type(error).__name__}: {error}"])
-        found[returns].append(said)
-        report.failures += [f"repetition {number}: {wrong}" for wrong in said.wrong]
-        options.progress("repetitions", number + 1, count)
+    with ThreadPoolExecutor(min(2, options.job_count)) as pool:
+        work = {pool.submit(_repeat, options.seed, number): number for number in range(count)}
+        for done, future in enumerate(as_completed(work), 1):
+            number, said = work[future], future.result()
+            found[_returns(number)].append(said)
+            report.failures += [f"repetition {number}: {wrong}" for wrong in said.wrong]
+            options.progress("repetitions", done, count)
     report.tables.append(_table(found))
     if any(not one.checked.get("Causal") for all_said in found.values() for one in all_said):
         report.failures.append("a repetition had no cause and effect to look at")
     return report
+
+
+def _returns(number: int) -> bool:
+    return number % 2 == 0
+
+
+def _repeat(seed: int, number: int) -> Said:
+    with tempfile.TemporaryDirectory() as folder:
+        rng = Random(f"{seed}/{number}")
+        try:
+            return asyncio.run(run_move(Path(folder), rng=rng, returns=_returns(number)))
+        except (AssertionError, TimeoutError) as error:
+            return Said(wrong=[f"{type(error).__name__}: {error}"])
 
 
 def _table(found: dict[bool, list[Said]]) -> Table:

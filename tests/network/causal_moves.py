@@ -35,6 +35,8 @@ PACE_S = 0.01
 """Between two events of a publisher."""
 QUIET_S = 3.0
 """Nothing came for so long after the load ended: what is missing now will not come."""
+GRACE_S = 0.5
+"""Everything came, and something may still come twice."""
 DEADLINE_S = 120.0
 _START_S = 60.0
 
@@ -132,6 +134,13 @@ class History:
         )
         await bus.publish(topic, {"n": seq})
 
+    @property
+    def complete(self) -> bool:
+        """Has the mover everything that was published?"""
+        published = {one for row in self.rows if row.step == "publish" for one in row.events}
+        got = (row for row in self.rows if row.step == "deliver" and row.process == "mover")
+        return published <= {one for row in got for one in row.events}
+
     async def read(self, process: str, found: Subscription, then: object = None) -> None:
         """Take deliveries for ever; `then` is told of each."""
         async for delivery in found:
@@ -217,10 +226,12 @@ _PLACES = {"asker": "n1", "answerer": "n2", "doomed": DOOMED}
 
 
 async def _quiet(history: History) -> None:
-    before = -1
-    while before != len(history.rows):
+    """Until nothing came for a while: a short one if nothing is missing."""
+    before, idle_s = -1, 0.0
+    while idle_s < (GRACE_S if history.complete else QUIET_S):
+        idle_s = idle_s + 0.1 if len(history.rows) == before else 0.0
         before = len(history.rows)
-        await asyncio.sleep(QUIET_S)
+        await asyncio.sleep(0.1)
 
 
 def _judged(history: History, names: dict[str, str], *, returns: bool) -> Said:
