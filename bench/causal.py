@@ -1,9 +1,9 @@
-"""Causal delivery: its cost beside the other orders over TCP, what travels, how gossip spreads.
+"""Causal delivery: its cost beside the other orders over TCP, what stays, and what travels.
 
 `live` has a publisher and a subscriber on two nodes, with real links over TCP between them, both in
 one process: processor time is then that of the whole cluster. `memory` lets a million events
-through brokers and clients with their logs on a disk, and looks at what stays. `sizes` and `spread`
-are the table and figures 7 to 10 of Kim and Ahn, on the messages and draws of the machines here.
+through brokers and clients with their logs on a disk, and looks at what stays. `sizes` is the table
+of Kim and Ahn on the messages of the machines here; their figures are in `causal_figures`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from bench.network_rig import End, over_tcp, setting
 from bench.result import Column, Goal, Plot, Row, Section, Size
 from concordant.bus import Bus
 from concordant.causal.options import Profile
-from concordant.evaluate import epidemic
 from concordant.evaluate.causal_sizes import TABLE, Mean, measure
 from concordant.machine.inputs import Message
 from concordant.net.cluster import cluster_from
@@ -250,7 +249,7 @@ def _disk(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-# --- bytes, and figures 7 to 10 -------------------------------------------------------------------
+# --- bytes ----------------------------------------------------------------------------------------
 
 
 def sizes(size: Size) -> Section:
@@ -296,59 +295,3 @@ _PROFILES: tuple[Profile, ...] = ("local", "rounds")
 
 def _mean(one: Mean) -> str:
     return f"{one.entries:.1f} ({one.entry_max}) = {one.bytes:.0f} B"
-
-
-def spread(size: Size) -> Section:
-    """Figures 7 to 10: how many steps until everybody has an event."""
-    counts = (125, 250, 500, 1_000) if size.name == "full" else (125, 250)
-    runs = 120 if size.name == "full" else 30
-    rows: list[Row] = []
-    for count in counts:
-        shape = epidemic.Shape(count)
-        chain, field = epidemic.chain(shape, 30), epidemic.mean_field(shape, 12)
-        played = epidemic.spread(shape, runs=runs)
-        pulled = epidemic.spread(shape, runs=runs, successors=True, pull=True)
-        off = max(abs(a / b - 1) for a, b in zip(played.reached, field, strict=False))
-        for kind, one in (("push", played), ("push and pull", pulled)):
-            rows.append(
-                {
-                    "count": count,
-                    "series": kind,
-                    "steps": one.steps_to_all,
-                    "chain": chain.steps_to_all,
-                    "off": off if kind == "push" else None,
-                    "all_by": _first(one.all_by, 0.99),
-                    "chain_by": _first(chain.all_by, 0.99),
-                    "pulls": one.pulls,
-                }
-            )
-    return Section(
-        "causal-spread",
-        "How gossip reaches everybody (Kim and Ahn, figures 7 to 10)",
-        "Fan-out 3, 5 % of messages lost, 1 % of processes crash. The chain is the exact analysis, "
-        "the mean field its usual simplification. With pulls, an event is followed by one more per "
-        "step, and who lacks a predecessor asks the sender.",
-        (
-            Column("count", "processes", "count"),
-            Column("series", "gossip"),
-            Column("steps", "steps to all, played", "ns"),
-            Column("chain", "by the chain", "ns"),
-            Column("off", "reached, off the mean field", "percent"),
-            Column("all_by", "99 % have all by step", "count"),
-            Column("chain_by", "by the chain", "count"),
-            Column("pulls", "pulls per event", "ns"),
-        ),
-        rows,
-        [
-            Goal(
-                "played runs off the mean field, at most",
-                "2 %",
-                f"{100 * max(row['off'] for row in rows if row['off'] is not None):.1f} %",
-            )
-        ],
-        Plot("count", "steps", "processes", "steps until all have it", "series"),
-    )
-
-
-def _first(shares: Sequence[float], least: float) -> int:
-    return next((step for step, share in enumerate(shares) if share >= least), len(shares))
