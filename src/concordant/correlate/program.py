@@ -76,7 +76,8 @@ def compile_program(
     for index, plan in enumerate(subscriptions):
         subscription = plan.subscription
         keys = _key_columns(writer, subscription.topics, subscription.partition_by)
-        if subscription.policy.contiguous and keys not in numbers:
+        dense = _dense(plan)
+        if subscription.policy.contiguous and not dense and keys not in numbers:
             numbers[keys] = writer.column()
             record = [0] * at.SUB_SIZE
             record[at.SUB_ROOT] = root
@@ -88,7 +89,9 @@ def compile_program(
         roots.append(root)
         if subscription.queued_count_max != QUEUED_COUNT_MAX:
             lined.append(root)
-        number = numbers[keys] if subscription.policy.contiguous else -1
+        number = -1
+        if subscription.policy.contiguous:
+            number = at.DENSE if dense else numbers[keys]
         address, mine = _subscription(writer, plan, index, root, keys, number, codes)
         records.append(address)
         conjunctions += zip(mine, plan.conjunctions, strict=True)
@@ -115,6 +118,18 @@ def compile_program(
         len(conjunctions) + 1,
         writer.ranked,
         tuple(lined),
+    )
+
+
+def _dense(plan: SubscriptionPlan) -> bool:
+    """Does its queue hold every event of its only topic but for the oldest?"""
+    subscription = plan.subscription
+    return (
+        len(subscription.topics) == len(plan.conjunctions) == len(plan.conjunctions[0].parts) == 1
+        and subscription.policy.consume is Consume.PREFIX
+        and subscription.queue_count_max is None
+        and subscription.within_us is None
+        and not all(plan.conjunctions[0].whole.unary)  # else some events fit nowhere
     )
 
 

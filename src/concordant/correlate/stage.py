@@ -140,10 +140,14 @@ class Stage:
         start = self._row_count
         unread = len(self._codes)
         mapping = np.array([self._codes.get(name, unread) for name in batch.topic_names], np.int64)
-        selection = np.empty(len(batch) + 1, np.int64)
-        codes = np.empty(len(batch) + 1, np.int64)
-        count = encode.select(batch.topic, mapping, self._topic_counts, selection, codes)
-        selection = selection[: 0 if count == len(batch) else count]
+        if len(mapping) == 1 and mapping[0] == 0:  # every row is read, and has the first code
+            selection, codes, count = _NOTHING, np.zeros(len(batch), np.int64), len(batch)
+            self._topic_counts[0] += count
+        else:
+            selection = np.empty(len(batch) + 1, np.int64)
+            codes = np.empty(len(batch) + 1, np.int64)
+            count = encode.select(batch.topic, mapping, self._topic_counts, selection, codes)
+            selection = selection[: 0 if count == len(batch) else count]
         self._reserve(start + count)
         self._encode(batch, positions, selection, count)
         self._row_count = start + count

@@ -18,7 +18,7 @@ from concordant.model.event import Event
 from concordant.model.kind import Value
 
 MAGIC = b"concordant-state"
-VERSION = 2
+VERSION = 3
 _DIGEST_SIZE = 16
 
 Key = tuple[Value, ...]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise, product
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from concordant.correlate.columns import Batch
 from concordant.correlate.compiled import layout
 from concordant.correlate.engine import Engine
 from concordant.correlate.kernel import Kernel
-from concordant.correlate.plan import Plan, compile_plan
+from concordant.correlate.plan import Plan, SubscriptionPlan, compile_plan
 from concordant.correlate.state import MAGIC, VERSION
 from concordant.errors import UsageError
 from concordant.model.event import Event
@@ -29,6 +31,7 @@ from concordant.model.topic import Topic, schemas
 from tests.campaign.kernel import summaries
 from tests.examples import (
     A2,
+    A3,
     EXAMPLES,
     TOPICS,
     A,
@@ -274,6 +277,64 @@ def test_a_state_goes_on_the_same_when_times_go_back_and_forth() -> None:
     expected = summaries(Engine(plan, time_ordered=False).step(events))
     assert found + taken(after, events[2:]) == expected
     assert len(expected) == 2
+
+
+# --- runs of one topic ----------------------------------------------------------------------------
+
+RISING = (compare(A, "<", A2), compare(A2, "<", A3))
+BOUNDS: tuple[dict[str, Any], ...] = (
+    {},
+    {"partition_by": ("k",)},
+    {"queue_count_max": 3},
+    {"queued_count_max": 5},
+    {"within_us": 4},
+)
+
+
+def runs(seed: int) -> Iterator[tuple[Plan, list[Event]]]:
+    """Contiguous runs in every policy, with conditions on none, one and all of the events."""
+    rng = Random(seed)
+    events = [
+        Event(rng.choice("AAAB"), "p", n, n, {"a": rng.randint(0, 9), "k": rng.choice("xy")})
+        for n in range(1, 60)
+    ]
+    consumes = ("", "matched", "slide", "recent", "recent matched")
+    high = [compare(slot, ">", 3) for slot in (A2, A, A3)]
+    for words, tests, bound in product(consumes, ([], high[:1], high), BOUNDS):
+        asked = Subscription("S", (both(*RISING, *tests),), policy(f"contiguous {words}"), **bound)
+        yield plan_for(asked), events
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_runs_of_one_topic_are_the_same_however_they_arrive(seed: int) -> None:
+    found_count = 0
+    for plan, events in runs(seed):
+        expected = of_engine(plan, events)
+        found_count += len(expected)
+        assert taken(Kernel(plan), events) == expected
+        before, after = Kernel(plan), Kernel(plan)
+        found = [relation for event in events[:20] for relation in before.push(event)]
+        after.load(before.save())
+        assert summaries(found) + taken(after, events[20:], [1, 7, 2]) == expected
+    assert found_count > 100
+
+
+def test_where_not_every_event_is_queued_neighbours_in_the_queue_are_not_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    correct = program._dense
+
+    def careless(plan: SubscriptionPlan) -> bool:
+        (conjunction,) = plan.conjunctions
+        bare = dataclasses.replace(conjunction.whole, unary=((),))
+        whole = dataclasses.replace(conjunction, whole=bare)
+        return correct(dataclasses.replace(plan, conjunctions=(whole,)))
+
+    monkeypatch.setattr(program, "_dense", careless)
+    differing = [
+        plan for plan, events in runs(1) if taken(Kernel(plan), events) != of_engine(plan, events)
+    ]
+    assert differing
 
 
 # --- strings --------------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ SUB_CONJUNCTIONS = 6
 SUB_CONJUNCTION_COUNT = 7
 SUB_RECENT = 8
 SUB_CONTIGUOUS = 9
-"""The column with stream numbers, or -1."""
+"""The column with stream numbers; -1: it is not contiguous; DENSE: its queue tells as much."""
 SUB_CONSUME = 10
 SUB_WITHIN = 11
 SUB_QUEUE_MAX = 12
@@ -334,6 +334,10 @@ OUT_ORDINAL = 3
 OUT_POSITION = 4
 OUT_SLOTS = 5
 """The rows of the events, in slot order, follow."""
+
+DENSE = 1 << 32
+"""Every event of the topic is queued and only the oldest ever go, so that neighbours in the queue
+are neighbours in the stream."""
 
 # --- how a run ends -----------------------------------------------------------------------------
 DONE = 0

@@ -33,6 +33,7 @@ from concordant.correlate.compiled.layout import (
     BINARY_SWAPPED,
     BINARY_THEIRS,
     COL_TIME,
+    DENSE,
     HEADER_DATA,
     INDEX_HEADER,
     INDEX_SIZE,
@@ -229,7 +230,8 @@ def _bind_neighbours(plan, subscription, part, block, arena, cells, width, rank,
     data = arena[header + Q_DATA]
     place = scratch[AT_INDEX + slot]
     numbers = plan[subscription + SUB_CONTIGUOUS]
-    wanted = cells[scratch[AT_ROW + slot] * width + numbers]
+    dense = numbers == DENSE
+    wanted = 0 if dense else cells[scratch[AT_ROW + slot] * width + numbers]
     within = plan[subscription + SUB_WITHIN]
     while slot > first:
         slot -= 1
@@ -239,7 +241,7 @@ def _bind_neighbours(plan, subscription, part, block, arena, cells, width, rank,
         record = plan[part + PART_SLOTS] + slot * SLOT_SIZE
         if (
             row < 0
-            or cells[row * width + numbers] != wanted
+            or (not dense and cells[row * width + numbers] != wanted)
             or not fits(plan, record, cells, width, rank, row)
             or not _agrees(plan, record, cells, width, rank, scratch, row)
             or (within >= 0 and not _near(plan, part, cells, width, scratch, row, within))
