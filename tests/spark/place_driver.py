@@ -119,11 +119,11 @@ class Killing(Run):
         super().__init__(*arguments, **options)
         self._faults = faults
 
-    def deliver(self, answers: Any, batch: int) -> dict[str, int]:
+    def deliver(self, answers: Any, batch: int) -> None:
         if batch % 2 == 0 and (found := descendants("CoarseGrainedExecutorBackend")):
             os.kill(Random(batch).choice(found), signal.SIGKILL)
             (self._faults / f"executor-{batch}").touch()
-        return super().deliver(answers, batch)
+        super().deliver(answers, batch)
 
 
 def table(spark: Any) -> tuple[str, bool, int]:

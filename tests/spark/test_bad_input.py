@@ -14,7 +14,8 @@ import pytest
 
 from concordant.errors import UsageError
 from concordant.local import correlate as local
-from concordant.spark import correlate, sinks
+from concordant.spark import correlate
+from concordant.spark.checkpoint import Checkpoint
 from concordant.spark.pipeline import read_pipeline
 from concordant.spark.run import Report, run_pipeline
 from concordant.spark.session import RunFailed
@@ -138,13 +139,13 @@ def test_a_file_that_vanishes_ends_the_run_and_the_next_goes_on_when_it_is_back(
     write(tmp_path, 10, 20)
     path = pipeline(tmp_path, "parquet")
     second, away = tmp_path / "in" / "1.parquet", tmp_path / "1.parquet"
-    own = sinks.counted
+    own = Checkpoint.counted
 
-    def counted(answers: Any) -> dict[str, int]:
+    def counted(*arguments: Any) -> Any:
         second.rename(away)  # while the first micro-batch is at work
-        return own(answers)
+        return own(*arguments)
 
-    monkeypatch.setattr(sinks, "counted", counted)
+    monkeypatch.setattr(Checkpoint, "counted", counted)
     with pytest.raises(RunFailed) as told:
         run(spark, path)
     assert "1.parquet" in str(told.value)

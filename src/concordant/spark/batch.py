@@ -17,6 +17,7 @@ from concordant.spark.normalise import bucket
 from concordant.spark.relations import answer_schema
 from concordant.spark.rows import SEQ, SOURCE, TIME, row_schema, table_of
 from concordant.spark.step import Bucket, counted
+from concordant.spark.warm import settle, unpacked_job
 
 BUCKET_COUNT = 1 << 16
 """Of tables: fine enough for any number of tasks, which Spark chooses by the size of the data."""
@@ -30,17 +31,19 @@ def answers_of(rows: DataFrame, job: Job) -> DataFrame:
     sorted_rows = rows.repartition(bucket(job, BUCKET_COUNT)).sortWithinPartitions(
         TIME, SOURCE, SEQ
     )
-    return sorted_rows.mapInArrow(task(job), from_arrow_schema(answer_schema(job)))
+    return sorted_rows.mapInArrow(task(job.packed), from_arrow_schema(answer_schema(job)))
 
 
-def task(job: Job) -> Callable[[Iterable[Any]], Iterator[Any]]:
+def task(packed: bytes) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """What one task does with its rows."""
 
     def run(batches: Iterable[Any]) -> Iterator[Any]:
+        job = unpacked_job(packed)
         whole = Bucket(job)
         for table in _chunks(job, batches):
             yield from whole.take(table).to_batches()
         yield from counted(whole, b"").to_batches()
+        settle()
 
     return run
 

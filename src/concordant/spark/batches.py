@@ -16,11 +16,13 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from concordant.correlate.columns import Batch
+from concordant.correlate.columns import Batch, Column
 from concordant.files.subscriptions import Question
 from concordant.files.write import array_of
 from concordant.model.event import Event, OrderKey
+from concordant.model.kind import Kind
 from concordant.model.relation import Relation
 from concordant.model.subscription import Subscription
 from concordant.spark.correlate import ask, relations
@@ -43,14 +45,17 @@ def relations_on(
 ) -> Iterator[DataFrame]:
     """The same as a DataFrame, which can be used until the events are let go of."""
     tables = {name: _table(batch, name) for name in batch.topics}
-    schemas = {name: session.createDataFrame(table.slice(0, 0)) for name, table in tables.items()}
+    schemas = {
+        name: session.createDataFrame([], from_arrow_schema(_plain(table.slice(0, 0)).schema))
+        for name, table in tables.items()
+    }
     asked = ask(schemas, subscriptions, question=question)
     with TemporaryDirectory(prefix="concordant-") as folder:
         scan = spooled(asked.inputs, list(tables.values()), folder, asked.job)
         if isinstance(scan, Scan):
             yield relations(answers_of(scan, asked.job))
         else:
-            frames = {name: session.createDataFrame(table) for name, table in tables.items()}
+            frames = {name: session.createDataFrame(_plain(one)) for name, one in tables.items()}
             asked = ask(frames, subscriptions, question=question)
             yield relations(asked.answers("jvm"))
 
@@ -62,18 +67,34 @@ def _place(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _table(batch: Batch, topic: str) -> Any:
-    """The events of one topic as a table of their own attributes."""
+    """The events of one topic as a table of their own attributes, texts as codes."""
     mine = batch.take(np.flatnonzero(batch.topic == batch.topic_names.index(topic)))
     columns = {
-        "source": array_of(mine.source),
+        "source": _coded(mine.source),
         "seq": pa.array(mine.seq),
         "time": pa.array(mine.time),
     }
     if mine.ids is not None:
         columns["id"] = array_of(mine.ids)
     for name, kind in batch.topics[topic].attributes.items():
-        columns[name] = array_of(mine.attributes[name, kind])
+        columns[name] = _coded(mine.attributes[name, kind])
     return pa.table(columns)
+
+
+def _coded(column: Column) -> Any:
+    if column.kind is not Kind.STRING:
+        return array_of(column)
+    mask = None if column.valid is None else ~column.valid
+    codes = pa.array(column.values, pa.int32(), mask=mask)
+    return pa.DictionaryArray.from_arrays(codes, pa.array(column.dictionary, pa.string()))
+
+
+def _plain(table: Any) -> Any:
+    """The same table with its texts written out."""
+    for index, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            table = table.set_column(index, field.name, table.column(index).cast(pa.string()))
+    return table
 
 
 def _relation(row: dict[str, Any]) -> Relation:

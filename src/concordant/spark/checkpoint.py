@@ -2,7 +2,7 @@
 
     job.json                    the subscriptions with their generations, release, buckets
     commits/N.json              what micro-batch N did; there only when its results are written
-    state/BUCKET/N.state        the state of a bucket after micro-batch N
+    state/BUCKET/N.state        what a bucket counted in micro-batch N, a line; then its state
 
 Everything is written beside its name and renamed, so a reader sees it whole or not at all. State N
 is made from state N-1 and the rows of N alone, so a micro-batch that is run again writes the same
@@ -11,6 +11,7 @@ state again. It must be on storage that every worker sees. Knows files, no Spark
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from concordant.language import parse
 from concordant.model.emission import emitters
 from concordant.model.subscription import Subscription
 
-VERSION = 1
+VERSION = 2
 FINAL = 2**62
 """The number of the micro-batch that releases what is left when the input is complete."""
 
@@ -159,14 +160,34 @@ class Checkpoint:
     def read_state(self, bucket: int, before: int) -> bytes | None:
         """The newest state of a bucket that is older than a micro-batch."""
         versions = [number for number in self._versions(bucket) if number < before]
-        return self._state_path(bucket, max(versions)).read_bytes() if versions else None
+        if not versions:
+            return None
+        whole = self._state_path(bucket, max(versions)).read_bytes()
+        return whole[whole.find(b"\n") + 1 :]
 
-    def write_state(self, bucket: int, batch: int, state: bytes) -> None:
-        """The state of a bucket after a micro-batch; states that nobody can need any more go."""
-        _write(self._state_path(bucket, batch), state)
+    def write_state(
+        self, bucket: int, batch: int, state: bytes, counts: Mapping[str, int] | None = None
+    ) -> None:
+        """The state of a bucket after a micro-batch, and what it counted there.
+
+        States that nobody can need any more go.
+        """
+        line = msgspec.json.encode(counts or {}) + b"\n"
+        _write(self._state_path(bucket, batch), line + state)
         older = sorted(number for number in self._versions(bucket) if number < batch)
         for number in older[:-1]:
             self._state_path(bucket, number).unlink(missing_ok=True)
+
+    def counted(self, batch: int, bucket_count: int) -> Counter[str] | None:
+        """What all buckets counted in a micro-batch; None if one has not been there."""
+        total: Counter[str] = Counter()
+        for bucket in range(bucket_count):
+            try:
+                with self._state_path(bucket, batch).open("rb") as stream:
+                    total.update(msgspec.json.decode(stream.readline(), type=dict[str, int]))
+            except FileNotFoundError:
+                return None
+        return total
 
     def _versions(self, bucket: int) -> list[int]:
         folder = self.folder / "state" / str(bucket)

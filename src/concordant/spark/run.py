@@ -33,7 +33,7 @@ from concordant.spark.pipeline import (
 )
 from concordant.spark.schema import Input, read_schema
 from concordant.spark.session import explained
-from concordant.spark.sinks import Delivery, Show
+from concordant.spark.sinks import Delivery, Show, counted
 from concordant.spark.sources import open_source
 from concordant.spark.step import RELATIONS
 from concordant.spark.streaming import Stream, open_stream
@@ -151,7 +151,8 @@ def _run_tables(pipeline: Pipeline, inputs: list[Input], report: Report, show: S
     )
     answers = asked.answers().persist()
     try:
-        report.counts = Delivery(pipeline, asked.job, show, True)(answers, 0)
+        Delivery(pipeline, asked.job, show, True)(answers, 0)
+        report.counts = counted(answers)
     finally:
         answers.unpersist()
     report.batches = 1
@@ -177,8 +178,8 @@ def _run_stream(
     release = release_of_stream(settings)
     folder = Path(pipeline.at(settings.checkpoint))
 
-    def deliver(answers: Any, number: int) -> dict[str, int]:
-        return delivery(answers, number)
+    def deliver(answers: Any, number: int) -> None:
+        delivery(answers, number)
 
     stream = open_stream(
         inputs,

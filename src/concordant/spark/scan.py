@@ -40,6 +40,7 @@ from concordant.spark.rows import (
 )
 from concordant.spark.schema import Field, Input
 from concordant.spark.step import Bucket, counted, in_total_order
+from concordant.spark.warm import settle, unpacked_job
 
 TASK_COUNT_MAX = 8
 """With more tasks, each reading everything costs more than a shuffle."""
@@ -51,6 +52,9 @@ FILE_COUNT_MAX = 1_000
 """Files whose footers are read before the job starts."""
 
 _CHUNK = 1 << 18
+
+_CODED = pa.dictionary(pa.int32(), pa.string())
+_DICTIONARY_MAX = _CHUNK // 8
 
 _TYPES = {
     "boolean": (pa.bool_(),),
@@ -145,29 +149,32 @@ def _task_count(session: Any, job: Job) -> int | str:
 def answers_of(scan: Scan, job: Job) -> DataFrame:
     """Everything that a job answers to the rows of files."""
     numbers = scan.session.range(0, scan.task_count, 1, scan.task_count)
-    run = task(scan.inputs, scan.task_count, job)
+    run = task(scan.inputs, scan.task_count, job.packed)
     return numbers.mapInArrow(run, from_arrow_schema(answer_schema(job)))
 
 
 def task(
-    inputs: Sequence[Files], task_count: int, job: Job
+    inputs: Sequence[Files], task_count: int, packed: bytes
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """What the task with a number does."""
 
     def run(batches: Iterable[Any]) -> Iterator[Any]:
+        job = unpacked_job(packed)
         for number in (int(one) for batch in batches for one in batch.column(0).to_numpy()):
             whole = Bucket(job)
             table = in_total_order(rows_of(inputs, number, task_count, job))
             for start in range(0, table.num_rows, _CHUNK):
                 yield from whole.take(table.slice(start, _CHUNK)).to_batches()
             yield from counted(whole, b"").to_batches()
+        settle()
 
     return run
 
 
 def rows_of(inputs: Sequence[Files], number: int, task_count: int, job: Job) -> Any:
     """The travelling rows of files that belong to one task."""
-    found = [row_schema(job).empty_table()]
+    schema = _scanned_schema(job)
+    found = [schema.empty_table()]
     for one in inputs:
         for path in one.paths:
             rows = _travelling(one, path, job)
@@ -177,8 +184,25 @@ def rows_of(inputs: Sequence[Files], number: int, task_count: int, job: Job) -> 
                 mine &= owner % np.uint64(task_count) == number
                 kept = rows.filter(pa.array(mine))
                 chosen = pa.array(np.full(kept.num_rows, index, np.int32))
-                found.append(kept.add_column(0, SET, chosen).cast(row_schema(job)))
-    return pa.concat_tables(found).combine_chunks()
+                found.append(kept.add_column(0, SET, chosen).cast(schema))
+    return _without_long_dictionaries(pa.concat_tables(found).unify_dictionaries())
+
+
+def _scanned_schema(job: Job) -> Any:
+    """Travelling rows whose texts are codes and a dictionary, which is what the kernel wants."""
+    fields = [
+        pa.field(one.name, _CODED) if one.type == pa.string() and one.name != ID else one
+        for one in row_schema(job)
+    ]
+    return pa.schema(fields)
+
+
+def _without_long_dictionaries(table: Any) -> Any:
+    """Texts that hardly ever come again are texts: each chunk would carry all of them along."""
+    for index, field in enumerate(table.schema):
+        if field.type == _CODED and len(table.column(index).chunk(0).dictionary) > _DICTIONARY_MAX:
+            table = table.set_column(index, field.name, table.column(index).cast(pa.string()))
+    return table.combine_chunks()
 
 
 # --- what can be read -----------------------------------------------------------------------------
@@ -265,21 +289,26 @@ def _travelling(given: Files, path: str, job: Job) -> Any:
     def text(role: str) -> Any:
         return _plain(table.column(reserved[role])).cast(pa.string())
 
-    source = text(SOURCE) if SOURCE in reserved else _constant(given.name, pa.string(), count)
+    if SOURCE in reserved:
+        source = _coded(table.column(reserved[SOURCE]), blank_is_null=True)
+    else:
+        source = _constant(given.name, pa.string(), count).dictionary_encode()
     columns = {
         TOPIC: _codes(text(TOPIC) if TOPIC in reserved else given.topic, job, count),
-        SOURCE: pc.if_else(pc.equal(source, ""), None, source),
+        SOURCE: source,
         SEQ: table.column(reserved[SEQ]).cast(pa.int64()),
         TIME: _instants(table.column(reserved[TIME])),
         ID: text(ID) if ID in reserved else pa.nulls(count, pa.string()),
     }
-    schema = row_schema(job)
+    schema = _scanned_schema(job)
     for name, kind in job.columns:
         column = attribute_column(name, kind)
         if (name, kind) not in given.attributes:
             columns[column] = pa.nulls(count, schema.field(column).type)
         elif kind is Kind.TIME:
             columns[column] = _instants(table.column(name))
+        elif kind is Kind.STRING:
+            columns[column] = _coded(table.column(name))
         else:
             columns[column] = _plain(table.column(name)).cast(schema.field(column).type)
     return pa.table(columns)
@@ -293,6 +322,21 @@ def _read(path: str, columns: list[str]) -> Any:
 
 def _plain(values: Any) -> Any:
     return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+
+
+def _coded(values: Any, *, blank_is_null: bool = False) -> Any:
+    """Texts as codes and a dictionary that holds each of them once, and no null."""
+    if not pa.types.is_dictionary(values.type):
+        values = values.cast(pa.string()).dictionary_encode()
+    for chunk in values.chunks:
+        known = chunk.dictionary
+        blank = blank_is_null and pc.index(known, pa.scalar("", known.type)).as_py() >= 0
+        if blank or known.null_count or len(known.unique()) < len(known):
+            texts = _plain(values).cast(pa.string())
+            if blank_is_null:
+                texts = pc.if_else(pc.equal(texts, ""), None, texts)
+            return texts.dictionary_encode()
+    return values
 
 
 def _constant(value: Any, kind: Any, count: int) -> Any:
@@ -350,7 +394,7 @@ def _hashed(rows: Any, one: SubscriptionSet, job: Job) -> Array:
 
 def _mixed(values: Any) -> Array:
     """Each value as a number in which all its bits count; null is 0."""
-    if pa.types.is_string(values.type):
+    if pa.types.is_dictionary(values.type):
         column = texts_of(values)
         hashes = [zlib.crc32(text.encode()) for text in column.dictionary]
         words = np.array([*hashes, 0], np.uint64)[column.values]

@@ -43,7 +43,7 @@ def relation_line(row: Any) -> str:
 
 
 class Delivery:
-    """Writes answers to all sinks of a pipeline and counts what was among them."""
+    """Writes answers to all sinks of a pipeline."""
 
     def __init__(self, pipeline: Pipeline, job: Job, show: Show, time_ordered: bool) -> None:
         self._pipeline = pipeline
@@ -51,13 +51,25 @@ class Delivery:
         self._show = show
         self._order = ("at", "tie") if time_ordered else ("tie.seq", "tie.rank")
 
-    def __call__(self, answers: DataFrame, batch: int) -> Counted:
-        found = relations(answers)
-        for sink in self._pipeline.sink:
-            _WRITERS[sink.kind](self, sink, found, batch)
-        if self._pipeline.bad.path:
-            self._set_aside(answers, batch)
-        return counted(answers)
+    def __call__(self, answers: DataFrame, batch: int) -> None:
+        keeps = self._reads > 1 and not answers.is_cached
+        if keeps:
+            answers.persist()
+        try:
+            found = relations(answers)
+            for sink in self._pipeline.sink:
+                _WRITERS[sink.kind](self, sink, found, batch)
+            if self._pipeline.bad.path:
+                self._set_aside(answers, batch)
+        finally:
+            if keeps:
+                answers.unpersist()
+
+    @property
+    def _reads(self) -> int:
+        """How often the answers are read; JSON Lines are sorted by ranges, which looks twice."""
+        kinds = [one.kind for one in self._pipeline.sink]
+        return len(kinds) + kinds.count("jsonl") + bool(self._pipeline.bad.path)
 
     def _set_aside(self, answers: DataFrame, batch: int) -> None:
         rejected = answers.filter(F.col("what").isin("bad", "late", "repeated"))
@@ -96,7 +108,7 @@ class Delivery:
         del batch
         key = F.regexp_replace("id", "/[0-9]+$", "").alias("key")
         shown = [name for name in found.columns if name != "tie"]
-        lines = found.orderBy(*self._order).coalesce(1)
+        lines = found.repartition(1).sortWithinPartitions(*self._order)
         lines = lines.select(key, F.to_json(F.struct(*shown)).alias("value"))
         writer = lines.write.format("kafka").option("kafka.bootstrap.servers", sink.servers)
         writer.option("topic", sink.kafka_topic).save()

@@ -19,9 +19,9 @@ from concordant.spark.checkpoint import Checkpoint
 from concordant.spark.job import Job
 from concordant.spark.normalise import bucket
 from concordant.spark.relations import answer_schema
-from concordant.spark.rows import MARK, TOPIC, row_schema, table_of
-from concordant.spark.step import advance, counted
-from concordant.spark.warm import WARM, unpacked_job
+from concordant.spark.rows import MARK, SET, TOPIC, row_schema, table_of
+from concordant.spark.step import advance
+from concordant.spark.warm import WARM, settle, unpacked_job
 
 BUCKET = "bucket"
 
@@ -34,14 +34,10 @@ def answers_of(
     mine = rows.filter(F.coalesce(F.col(TOPIC), F.lit(0)) != MARK)
     placed = mine.select(bucket(job, bucket_count).alias(BUCKET), "*")
     whole = placed.unionByName(every, allowMissingColumns=True)
-    tasks = min(bucket_count, max(1, _parallelism(rows)))
+    tasks = min(bucket_count, rows.sparkSession.sparkContext.defaultParallelism)
     spread = whole.repartition(tasks, F.col(BUCKET) % tasks)
     run = _task(job.packed, str(folder), batch, until_us)
     return spread.mapInArrow(run, from_arrow_schema(answer_schema(job)))
-
-
-def _parallelism(rows: DataFrame) -> int:
-    return int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
 def _task(
@@ -51,17 +47,19 @@ def _task(
         whole = table_of(batches, placed_schema(unpacked_job(packed)))
         checkpoint = Checkpoint(Path(folder))
         column = whole.column(BUCKET)
-        for number in sorted(column.unique().to_pylist()):
-            mine = whole.filter(pa.compute.equal(column, number)).drop_columns(BUCKET)
-            rows = mine.filter(pa.compute.is_valid(mine.column("set")))
+        numbers = sorted(column.unique().to_pylist())
+        whole = whole.filter(pa.compute.is_valid(whole.column(SET)))
+        column = whole.column(BUCKET)
+        whole = whole.drop_columns(BUCKET)
+        for number in numbers:
+            rows = whole.filter(pa.compute.equal(column, number))
             opened = WARM.open(packed, checkpoint.read_state(number, batch))
             answers = advance(opened, rows, until_us=until_us)
             state = opened.save()
-            checkpoint.write_state(number, batch, state)
-            counts = counted(opened, state)
+            checkpoint.write_state(number, batch, state, opened.told(state))
             WARM.keep(opened, state)
             yield from answers.to_batches()
-            yield from counts.to_batches()
+        settle()
 
     return run
 

@@ -24,7 +24,7 @@ from concordant.spark.release import Release, advanced
 from concordant.spark.rows import SOURCE, TIME, table_of
 from concordant.spark.state_files import BUCKET, placed_schema
 from concordant.spark.step import advance, counted, packed, unpacked
-from concordant.spark.warm import WARM, unpacked_job
+from concordant.spark.warm import WARM, settle, unpacked_job
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -118,4 +118,4 @@ class _Processor(StatefulProcessor):
         yield Row(answers=packed(whole))
 
     def close(self) -> None:
-        pass
+        settle()

@@ -192,8 +192,8 @@ def step(
 
 def advance(bucket: Bucket, table: Any, *, until_us: int) -> Any:
     """`step` on a bucket that is open; progress marks among the rows are no events."""
-    is_event = pa.compute.not_equal(table.column(TOPIC), MARK)
-    table = table.filter(pa.compute.fill_null(is_event, True))
+    is_mark = pa.compute.fill_null(pa.compute.equal(table.column(TOPIC), MARK), False)
+    _, table = _parted(table, is_mark)
     if bucket.job.time_ordered:
         released, late = _released(bucket.state, table, until_us)
     else:
@@ -206,19 +206,28 @@ def _released(state: BucketState, table: Any, until_us: int) -> tuple[Any, Mappi
     """Held rows and new ones before a time, and the new ones that are too late for their place."""
     time = table.column(TIME)
     late = pa.compute.fill_null(pa.compute.less(time, state.released_us), False)
-    too_late = table.filter(late)
-    table = table.filter(pa.compute.invert(late))
+    too_late, table = _parted(table, late)
     if state.held:
         # Columns may have come or gone with subscriptions since then.
         both = pa.concat_tables([_unpacked(state.held), table], promote_options="default")
         table = both.select(table.column_names)
     due = pa.compute.less(table.column(TIME), max(until_us, state.released_us))
     due = pa.compute.fill_null(due, True)  # no time: told at once that it is no event
-    waiting = table.filter(pa.compute.invert(due))
+    ready, waiting = _parted(table, due)
     state.held = packed(waiting) if waiting.num_rows else b""
     state.held_count = waiting.num_rows
     state.released_us = max(until_us, state.released_us)
-    return in_total_order(table.filter(due)), {"late": too_late}
+    return in_total_order(ready), {"late": too_late}
+
+
+def _parted(table: Any, chosen: Any) -> tuple[Any, Any]:
+    """The rows that are chosen, and the others; where all go one way, nothing is copied."""
+    count = pa.compute.sum(chosen).as_py() or 0
+    if not count:
+        return table.slice(0, 0), table
+    if count == table.num_rows:
+        return table, table.slice(0, 0)
+    return table.filter(chosen), table.filter(pa.compute.invert(chosen))
 
 
 def _logged(state: BucketState, table: Any) -> tuple[Any, Mapping[str, Any]]:
@@ -249,11 +258,20 @@ def in_total_order(table: Any) -> Any:
         numbers = time.to_numpy()
         if bool(np.all(numbers[1:] > numbers[:-1])):
             return table
+        order = np.argsort(numbers, kind="stable")  # quick for a few runs, each in order
+        numbers = numbers[order]
+        if bool(np.all(numbers[1:] > numbers[:-1])):
+            return table.take(order)
     return _sorted(table, (TIME, SOURCE, SEQ))
 
 
 def _sorted(table: Any, names: tuple[str, ...]) -> Any:
-    return table.sort_by([(name, "ascending") for name in names])
+    keys = table.select(names)
+    for index, field in enumerate(keys.schema):
+        if pa.types.is_dictionary(field.type):
+            keys = keys.set_column(index, field.name, keys.column(index).cast(pa.string()))
+    order = [(name, "ascending") for name in names]
+    return table.take(pa.compute.sort_indices(keys, sort_keys=order))
 
 
 def _told(bucket: Bucket, table: Any, what: str) -> Any:

@@ -10,7 +10,7 @@ sink idempotent.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -27,12 +27,14 @@ from concordant.spark.checkpoint import FINAL, Checkpoint, Commit, SavedJob, sub
 from concordant.spark.correlate import Asked, Events, ask
 from concordant.spark.release import Release, advanced, release_of
 from concordant.spark.rows import SOURCE, TIME
+from concordant.spark.sinks import counted
 
 BUCKET_COUNT = 16
 """Buckets of a stream: state is opened and closed for each in every micro-batch."""
 
-Deliver = Callable[[DataFrame, int], dict[str, int]]
-"""What becomes of a micro-batch's answers: writes them, and says what was done."""
+Deliver = Callable[[DataFrame, int], None]
+"""What becomes of a micro-batch's answers. They are computed whenever they are read: who reads them
+several times keeps them meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,14 @@ class Stream:
                 rows.write.format("noop").mode("overwrite").save()
             return
         started = monotonic()
-        # Needed twice: for how far the sources have come, or, answers of the store, by the sinks.
+        # Rows are read for how far the sources have come and to be matched, answers of the store by
+        # the sinks and for their counts. Spark counts the rows of a source as often as it reads it.
         if self.saved.adapter == "store" or self.release.mode != "log":
             rows = rows.persist()
         try:
             if self.saved.adapter == "store":
-                self._finish(rows, Commit(batch), started)
+                self.deliver(rows, batch)
+                self._commit(Commit(batch), counted(rows), started)
             else:
                 self._release(rows, self._due(rows, batch), started)
         finally:
@@ -108,16 +112,22 @@ class Stream:
             batch=commit.batch,
             until_us=commit.until_us if commit.until_us is not None else INT_MAX,
             bucket_count=self.saved.bucket_count,
-        ).persist()
-        try:
-            self._finish(answers, commit, started)
-        finally:
-            answers.unpersist()
+        )
+        self.deliver(answers, commit.batch)
+        counts = self._counted(commit)
+        if counts is None:  # what nobody has read happens all the same
+            answers.write.format("noop").mode("overwrite").save()
+            counts = self._counted(commit)
+        assert counts is not None
+        self._commit(commit, counts, started)
 
-    def _finish(self, answers: DataFrame, commit: Commit, started: float) -> None:
+    def _counted(self, commit: Commit) -> Counter[str] | None:
+        return self.checkpoint.counted(commit.batch, self.saved.bucket_count)
+
+    def _commit(self, commit: Commit, counts: Mapping[str, int], started: float) -> None:
         before = self.checkpoint.last(before=commit.batch)
         totals = Counter(before.counts if before else {})
-        totals.update(self.deliver(answers, commit.batch))
+        totals.update(counts)
         commit.counts = dict(sorted(totals.items()))
         commit.seconds = round(monotonic() - started, 6)
         self.checkpoint.commit(commit)

@@ -8,9 +8,10 @@ case (another worker had it, a retry, an older micro-batch after a crash) the by
 
 from __future__ import annotations
 
+import gc
 import pickle
 from collections import OrderedDict
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from concordant.spark.job import Job
 from concordant.spark.state import digest_of
@@ -54,6 +55,16 @@ class WarmBuckets:
 
 WARM = WarmBuckets()
 """Of this process."""
+
+
+@cache
+def settle() -> None:
+    """What is loaded by the end of a first task stays: nobody has to look for garbage there.
+
+    Spark's workers collect all garbage after every task, which with numba and Arrow loaded takes
+    longer than a small task itself.
+    """
+    gc.freeze()
 
 
 @lru_cache(maxsize=JOBS_MAX)

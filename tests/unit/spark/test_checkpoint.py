@@ -95,6 +95,15 @@ def test_a_micro_batch_that_is_run_again_reads_the_state_it_read_before(tmp_path
     assert checkpoint.read_state(3, before=9) == b"2"
 
 
+def test_a_micro_batch_is_counted_when_every_bucket_has_been_there(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path)
+    checkpoint.write_state(0, 7, b"state\n0", {"events": 2, "held": -1})
+    assert checkpoint.counted(7, 2) is None
+    checkpoint.write_state(1, 7, b"", {"events": 3})
+    assert checkpoint.counted(7, 2) == {"events": 5, "held": -1}
+    assert checkpoint.read_state(0, before=8) == b"state\n0"
+
+
 def test_the_last_commit_is_the_newest_before_a_given_one(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path)
     assert checkpoint.last() is None
