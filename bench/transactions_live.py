@@ -64,7 +64,7 @@ def rate(size: Size) -> Section:
 
 def figures(size: Size) -> Section:
     """Figures 5, 6a and 6c to 6f with the real code on real sockets."""
-    each = 40 if size.name == "full" else 4
+    each = 8 if size.name == "full" else 4
     amounts = (1, 2, 5, 10) if size.name == "full" else (1, 5)
     rows: list[Row] = []
     orders = []
@@ -126,7 +126,7 @@ def _measured(kind: str, count: int, **others: int | str) -> Live:
 def _waited(size: Size, overlay: str, count: int) -> Live:
     """The waiting baseline with the smallest pause with which all attempts go well."""
     base = Setup("waiting", overlay, delay_ms=DELAY_MS)
-    attempts = 200 if size.name == "full" else 40
+    attempts = 100 if size.name == "full" else 40
 
     def goes_well(wait_us: int) -> bool:
         sought = msgspec.structs.replace(base, wait_us=wait_us, count=attempts, outstanding=20)

@@ -202,13 +202,9 @@ class Door:
 
     async def ask(self, *requests: Request) -> None:
         await self.connected()
-        for topic in (one for request in requests for one in _topics(request)):
-            if self.topics is not None and topic not in self.topics:
-                raise UsageError(
-                    f"the cluster does not know the topic {topic!r}",
-                    hint=f"declared are {', '.join(self.topics) or 'none'}; [topics] of the "
-                    "cluster file declares them",
-                )
+        if self.topics is not None:
+            for request in requests:
+                _check_topics(request, self.topics)
         self._place.command(*requests)
 
     async def begin(self, kind: Kind) -> str:
@@ -403,6 +399,17 @@ def _filter(wanted: Filter | str) -> Filter:
     if len(found) != 1:
         raise UsageError(f"{wanted!r} is not one filter", hint="take a name for each of them")
     return found[0]
+
+
+def _check_topics(request: Request, known: tuple[str, ...]) -> None:
+    """Refuse what no feed of the cluster would take."""
+    for topic in _topics(request):
+        if topic not in known:
+            raise UsageError(
+                f"the cluster does not know the topic {topic!r}",
+                hint=f"declared are {', '.join(known) or 'none'}; [topics] of the cluster file "
+                "declares them",
+            )
 
 
 def _topics(request: Request) -> Iterator[str]:
