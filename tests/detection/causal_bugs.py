@@ -242,7 +242,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 COLOURS = 3
 
 
-@bug("row 5: bare colours, compared as they are", "I2", "Causal", profile="rounds", dies_at=1)
+@bug("row 5: bare colours, compared as they are", "I2", "Causal", profile="rounds", dies_at=4)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = inbox_module.needs_of
 
@@ -292,7 +292,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Subscriber, "_acknowledge", acknowledge)
 
 
-@bug("row 9: events are forgotten after a few rounds", "I2", "I4", "I11", "I1", "I8", dies_at=6)
+@bug("row 9: events are forgotten after a few rounds", "I2", "I4", "I11", "I1", "I8", dies_at=2)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Broker._tick
 
@@ -366,7 +366,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Inbox, "begin", lambda self, floors, missed: correct(self, (), missed))
 
 
-@bug("a client's publication does not raise the round", "I6", mix="suspicion", dies_at=4)
+@bug("a client's publication does not raise the round", "I6", mix="suspicion", dies_at=71)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Service._submit
 
@@ -376,7 +376,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Service, "_submit", submit)
 
 
-@bug("a resolved context does not raise the round", "I6", mix="migration", dies_at=6)
+@bug("a resolved context does not raise the round", "I6", mix="migration", dies_at=24)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Service.resolved
 
@@ -478,7 +478,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     "I6",
     profile="rounds",
     mix="lossy",
-    dies_at=57,
+    dies_at=467,
 )
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Outbox.turn
@@ -541,7 +541,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SubscriberState, "crashed", crashed)
 
 
-@bug("a broker's snapshot forgets what others lack", "I", sharpen=_snapshots_and_crashes, dies_at=2)
+@bug("a broker's snapshot forgets what others lack", "I", sharpen=_snapshots_and_crashes, dies_at=0)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = BrokerState.condensed
 
@@ -615,7 +615,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     _ONE_ORDER,
     profile="rounds",
     sharpen=_in_one_line,
-    dies_at=58,
+    dies_at=7,
 )
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Horizon.claimed

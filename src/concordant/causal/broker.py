@@ -38,7 +38,7 @@ from concordant.causal.messages import (
 from concordant.causal.options import BrokerOptions
 from concordant.causal.outgoing import Outgoing
 from concordant.causal.pace import Pace
-from concordant.causal.placement import Members, brokers_of, topics_of
+from concordant.causal.placement import Everywhere, Members, brokers_of, topics_of
 from concordant.causal.records import Condensed, Died, Ended, Promised
 from concordant.causal.retained import last_available
 from concordant.causal.service import Service
@@ -78,6 +78,7 @@ class Broker:
         self.brokers = brokers_of(members)
         self.options = options or BrokerOptions()
         self._serves = {one: topics_of(members, one) for one in self.brokers}
+        self._serves_all = isinstance(members, Everywhere)
         self._detector = detector or f"{name}/detector"
         self._known_peers: dict[tuple[int, str, tuple[str, ...]], list[str]] = {}
         self._service = Service(self)
@@ -250,7 +251,7 @@ class Broker:
         """Is it of a topic of this broker, and was it not delivered?"""
         delivered, own = self.state.delivered, False
         for topic, n in ordered.at.items():
-            if topic in self.topics:
+            if self._serves_all or topic in self.topics:
                 if n <= position(delivered, topic, ordered.origin):
                     return False
                 own = True
@@ -267,7 +268,7 @@ class Broker:
     def _ready(self, ordered: Ordered) -> bool:
         delivered = self.state.delivered
         for topic, row in ordered.past.items():
-            if topic in self.topics:
+            if self._serves_all or topic in self.topics:
                 mine = delivered.get(topic, {})
                 for origin, n in row.items():
                     if mine.get(origin, 0) < n and not self.satisfied(topic, origin, n):
@@ -290,9 +291,10 @@ class Broker:
         """Deliver, as far as the own state is concerned."""
         state = self.state
         # Own topics advance by delivery only: else a skipped event would never be waited for.
-        for topic, row in ordered.past.items():
-            if topic not in self.topics:
-                join(state.delivered, {topic: row})
+        if not self._serves_all:
+            for topic, row in ordered.past.items():
+                if topic not in self.topics:
+                    join(state.delivered, {topic: row})
         for topic, n in ordered.at.items():
             lift(state.delivered, topic, ordered.origin, n)
         state.round = max(state.round, ordered.round)

@@ -48,9 +48,10 @@ class Chance(msgspec.Struct):
         >>> sorted(Chance.of(1, "a").sample("abc", 5))
         ['a', 'b', 'c']
         """
-        if count == 1 and items:
+        if count >= len(items):
+            return list(items)
+        if count == 1:
             return [items[self.below(len(items))]]
-        count = min(count, len(items))
         chosen: dict[int, bool] = {}
         for last in range(len(items) - count, len(items)):
             place = self.below(last + 1)

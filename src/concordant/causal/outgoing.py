@@ -16,7 +16,7 @@ from concordant.model.history import Step
 class Outgoing:
     """The effects of one input."""
 
-    __slots__ = ("_deliveries", "_first", "_messages", "_records", "_timers", "cause")
+    __slots__ = ("_deliveries", "_first", "_messages", "_published", "_records", "_timers", "cause")
 
     def __init__(self, cause: int) -> None:
         self.cause = cause
@@ -25,6 +25,7 @@ class Outgoing:
         self._timers: dict[str, Instant] = {}
         self._records: list[Record] = []
         self._deliveries: list[Delivery] = []
+        self._published: list[Event] = []
 
     def send(self, to: str, *messages: Message) -> None:
         if messages:
@@ -48,22 +49,27 @@ class Outgoing:
     def deliver(self, delivery: Delivery) -> None:
         self._deliveries.append(delivery)
 
-    def note(
-        self, step: Step, topics: tuple[str, ...] = (), events: tuple[Event, ...] = ()
-    ) -> None:
+    def publish(self, event: Event) -> None:
+        """It is published as soon as what was to be persisted is; many of them are one note."""
+        self._published.append(event)
+
+    def note(self, step: Step, topics: tuple[str, ...]) -> None:
         self._close()
-        self._first.append(Note("", step, topics, events, self.cause))
+        self._first.append(Note("", step, topics, (), self.cause))
 
     def _close(self) -> None:
         # Together: all records of a run of deliveries are durable before the first of them.
         if self._records:
             self._first.append(Persist(tuple(self._records), self.cause))
+        if self._published:
+            events = tuple(self._published)
+            self._first.append(Note("", "publish", (), events, self.cause))
         if self._deliveries:
             self._first.append(Deliver(tuple(self._deliveries), self.cause))
-        self._records, self._deliveries = [], []
+        self._records, self._deliveries, self._published = [], [], []
 
     def effects(self) -> list[Effect]:
-        if self._records or self._deliveries:
+        if self._records or self._deliveries or self._published:
             self._close()
         found, cause = self._first, self.cause
         for to, many in self._messages.items():

@@ -41,6 +41,10 @@ class Retained(msgspec.Struct):
         self.log[ordered.id] = ordered
         for topic, n in ordered.at.items():
             row = self.index.setdefault(topic, {}).setdefault(ordered.origin, Positions())
+            if not row.at or n > row.at[-1]:
+                row.at.append(n)
+                row.numbers.append(ordered.number)
+                continue
             place = bisect_left(row.at, n)
             row.at.insert(place, n)
             row.numbers.insert(place, ordered.number)
@@ -52,11 +56,17 @@ class Retained(msgspec.Struct):
             for origin, row in self.index.get(topic, {}).items():
                 if not row.at or row.at[0] > known.get(origin, 0):
                     continue
-                for number in row.numbers[: bisect_right(row.at, known[origin])]:
+                count = bisect_right(row.at, known[origin])
+                numbers = row.numbers[:count]
+                if all(len(self.log[origin, number].at) == 1 for number in numbers):
+                    lift(self.dropped, topic, origin, row.at[count - 1])
+                    del row.at[:count], row.numbers[:count]
+                    for number in numbers:
+                        del self.log[origin, number]
+                    continue
+                for number in numbers:
                     ordered = self.log[origin, number]
-                    if len(ordered.at) == 1 or all(
-                        n <= position(stable, one, origin) for one, n in ordered.at.items()
-                    ):
+                    if all(n <= position(stable, one, origin) for one, n in ordered.at.items()):
                         self.forget(ordered)
 
     def forget(self, ordered: Ordered) -> None:

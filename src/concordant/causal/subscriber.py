@@ -212,7 +212,7 @@ class Subscriber:
                 out.persist(Learnt(state.unwritten, state.inbox.newest))
                 state.unwritten = {}
             out.persist(Published(event, targets))
-            out.note("publish", targets, (event,))
+            out.publish(event)
             state.outbox.add(event, targets)
             self._submit(now, out)
         elif isinstance(request, Subscribe):
@@ -473,8 +473,9 @@ class Subscriber:
         state, first = self.state, self.forgotten_count
         state.position = first + len(delivered)
         # The last life may have ended between the disk and the history: say everything again.
-        if published := tuple(one.event for one in given.records if isinstance(one, Published)):
-            out.note("publish", (), published)
+        for record in given.records:
+            if isinstance(record, Published):
+                out.publish(record.event)
         if held := tuple(one for one in state.inbox.topics if one not in state.inbox.joining):
             out.note("subscribe", held)
         if state.inbox.left:

@@ -28,8 +28,10 @@ def position(vector: Vector, topic: str, origin: str) -> int:
 
 def lift(vector: Vector, topic: str, origin: str, n: int) -> None:
     """Raise one position; a lower one changes nothing."""
-    row = vector.setdefault(topic, {})
-    if n > row.get(origin, 0):
+    row = vector.get(topic)
+    if row is None:
+        vector[topic] = {origin: n}
+    elif n > row.get(origin, 0):
         row[origin] = n
 
 
