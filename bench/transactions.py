@@ -19,7 +19,14 @@ from bench.result import Column, Goal, Plot, Row, Section, Size
 from concordant.model.event import Event
 from concordant.route.filter import Filter, filter_of
 from concordant.route.index import MatchingIndex
-from concordant.sim.dispatching import APPROACHES, OVERLAYS, Measured, Setup, measured
+from concordant.sim.dispatching import (
+    APPROACHES,
+    OVERLAYS,
+    Measured,
+    Setup,
+    measured,
+    shortest,
+)
 from concordant.sim.network import Latency
 from concordant.transact.waiting import calibrated
 
@@ -90,7 +97,8 @@ def hops(size: Size) -> Section:
     rows: list[Row] = []
     worst = 0.0
     for overlay in OVERLAYS:
-        row: Row = {"overlay": overlay}
+        places = [Setup("static", overlay, seed) for seed in range(_places(size))]
+        row: Row = {"overlay": overlay, "shortest": f"{mean(map(shortest, places)):.1f}"}
         for approach in ("static", "open", "isolated"):
             runs = [
                 measured(Setup(approach, overlay, seed, 4, latency=Latency("constant", HOP_US)))
@@ -107,9 +115,11 @@ def hops(size: Size) -> Section:
         "transactions-hops",
         "Hops and messages of a transaction",
         f"Instance dispatching, every link takes one unit; mean of {_places(size)} placements. "
-        "Beside each: hops in the model of the specification.",
+        "Beside each: hops in the model of the specification. The shortest way: from the "
+        "environment over dispatcher and agent back.",
         (
             Column("overlay", "brokers"),
+            Column("shortest", "shortest way"),
             *(
                 Column(f"{kind}{part}", f"{kind}{part}")
                 for kind in kinds

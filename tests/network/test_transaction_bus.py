@@ -16,6 +16,7 @@ from concordant.net import overlay
 from concordant.net.cluster import cluster_from
 from concordant.net.host import Place
 from concordant.net.node import Node
+from concordant.net.roles import rendezvous
 from tests.network.selling import run_selling
 from tests.ports import free_ports
 
@@ -203,6 +204,21 @@ def test_a_program_without_an_event_loop_has_transactions_as_well() -> None:
             tx.publish("Order", {"n": 2})
         assert isinstance(tx.outcome, Committed)
         assert [found.next(10).events[0].attributes["n"] for _ in range(2)] == [1, 2]
+
+
+async def test_without_the_other_nodes_it_is_said_who_may_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overlay, "JOIN_S", 0.2)
+    other, address, *mine = free_ports(4)
+    more = (
+        f'address = "127.0.0.1:{mine[0]}"\n[nodes.n2]\ndoor = "127.0.0.1:{other}"\n'
+        f'address = "127.0.0.1:{address}"\n[placed]\n"transactions/hub" = "n2"\n'
+    )
+    name = next(one for one in map(str, range(100)) if rendezvous(one, ("n1", "n2")) == "n1")
+    async with one_node(tmp_path, more) as door, Bus(door, name=name) as bus:
+        with pytest.raises(UsageError, match="a node does not answer"):
+            await bus.participant()
 
 
 def test_several_nodes_need_a_disk_for_transactions() -> None:

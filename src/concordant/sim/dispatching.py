@@ -111,6 +111,15 @@ def measured(setup: Setup) -> Measured:
     return _Experiment(setup).run()
 
 
+def shortest(setup: Setup) -> float:
+    """Hops before the environment can know an outcome: over its dispatcher and an agent back."""
+    experiment = _Experiment(setup)
+    env, dispatcher, *agents = (experiment.tree.edges[name] for name in experiment.roles[0])
+    from_env, from_dispatcher = map(experiment.tree.distances, (env, dispatcher))
+    ways = [from_env[dispatcher] + from_dispatcher[one] + from_env[one] for one in agents]
+    return 6 + sum(ways) / len(ways)  # each of the three is one hop from its broker, both ways
+
+
 class _SameLinks(Network):
     """Which links are slow, and how slow each packet is, depends on the link alone: experiments
     with the same seed have the same links, whoever uses them first."""
