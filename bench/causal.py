@@ -33,6 +33,7 @@ ORDERS = ("none", "fifo", "sequencer", "gossip", "causal")
 BATCHES = (1, 100)
 WINDOW_COUNT = 2_000
 LATENCY_BATCHES = 20
+MEMORY_BATCH = 1_000
 
 
 # --- orders over TCP ------------------------------------------------------------------------------
@@ -226,8 +227,9 @@ async def _memory(total: int) -> Section:
 
 
 async def _publish(bus: Bus, count: int) -> None:
-    for first in range(0, count, 100):
-        await bus.publish([{"topic": "T", "n": first + n} for n in range(100)])
+    """In large batches: each waits for the disk."""
+    for first in range(0, count, MEMORY_BATCH):
+        await bus.publish([{"topic": "T", "n": first + n} for n in range(MEMORY_BATCH)])
 
 
 async def _read(found: object, count: int) -> None:

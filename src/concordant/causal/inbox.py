@@ -54,7 +54,8 @@ class Inbox(msgspec.Struct):
     newest: int = 0
     """The largest round delivered or published (L)."""
     seen: dict[str, int] = {}
-    """By client: the last of its events that was delivered; an older one is a repetition."""
+    """By source: the last of its events that was delivered; an older one is a repetition. It grows
+    with the sources, not with events."""
 
     def move(self, topics: Iterable[str], joined_at: Mapping[str, int]) -> None:
         """Begin again with these topics; those of `joined_at` want nothing old."""

@@ -45,7 +45,8 @@ class BrokerState(msgspec.Struct):
     submitted: dict[str, int] = {}
     """By client: the number of its last publication that was ordered."""
     heard: dict[str, int] = {}
-    """By source: the last of its events that was delivered, to know what is submitted again."""
+    """By source: the last of its events that was delivered, to know what is submitted again. It
+    grows with the sources, of which each node admits so many (`publishers_max`), not with events."""
     pushing: dict[str, dict[int, int]] = {}
     """By origin and number: how often an event is still to be pushed."""
     paces: dict[str, Pace] = {}
