@@ -41,7 +41,15 @@ from tests.network.live import Live
 
 NAME = "network"
 
-KILL_COUNTS = {"sequencer": 8, "fifo": 6, "clock": 6, "sequencing-strict": 6}
+KILL_COUNTS = {
+    "sequencer": 8,
+    "fifo": 6,
+    "clock": 6,
+    "sequencing": 4,
+    "sequencing-strict": 6,
+    "sequencing-replicated": 6,
+    "stamped": 6,
+}
 """Kills per protocol and transport."""
 EVERYWHERE = Path(__file__).parents[2] / "examples" / "scenarios" / "everywhere.toml"
 PROTOCOLS_LIVE = tuple(name for name in PROTOCOLS if name in STRATEGIES)
