@@ -292,6 +292,11 @@ class World:
             kind = type(effect)
             if kind is Send:
                 self._send(place, effect)  # type: ignore[arg-type]  # `kind` says it
+            elif isinstance(effect, SetTimer):
+                at = max(self.now, effect.at - place.node.clock_offset_us)
+                token = self._serial + 1
+                place.timers[effect.name] = token
+                self._push(at, _TIMER, place, (effect.name, token))
             elif kind is Deliver:
                 self._deliver(place, effect.deliveries)  # type: ignore[union-attr]
             elif isinstance(effect, Persist):
@@ -300,11 +305,6 @@ class World:
                     return
             elif isinstance(effect, Disseminate):
                 self._disseminate(place, effect)
-            elif isinstance(effect, SetTimer):
-                at = max(self.now, effect.at - place.node.clock_offset_us)
-                token = self._serial + 1
-                place.timers[effect.name] = token
-                self._push(at, _TIMER, place, (effect.name, token))
             elif isinstance(effect, Note):
                 self._note(place, effect)
             elif isinstance(effect, CancelTimer):
