@@ -51,11 +51,10 @@ class BenchLoad(msgspec.Struct, frozen=True):
 
     def subscriptions(self) -> list[Subscription]:
         known = self.schemas
-        found = []
-        for text in self.texts:
-            (good,), _ = checked(parse(f"q: {text}"), known)
-            found.append(good)
-        return found
+        found = {}
+        for text in dict.fromkeys(self.texts):
+            ((found[text],), _) = checked(parse(f"q: {text}"), known)
+        return [found[text] for text in self.texts]
 
 
 def load(name: str, subscribers: int, *, depth: int = 4) -> BenchLoad:

@@ -189,13 +189,15 @@ def _cluster(ports: dict[str, int], topics: list[str]) -> str:
     return "\n".join([*tables, "[placed]", f'"sequencer/sequencer" = "{first}"', *placed])
 
 
-async def publish(end: End, name: str, batch: int, seconds: float) -> dict[str, float]:
+async def publish(
+    end: End, name: str, batch: int, seconds: float, window: int = 0
+) -> dict[str, float]:
     """Publish with a window under way until the time is over, and wait for all of it."""
     count = end.counts[name]
     count.latencies_us = []
     more = asyncio.Event()
     count.on_more = more.set
-    window = min(WINDOW_BATCHES * batch, WINDOW_COUNT_MAX)
+    window = window or min(WINDOW_BATCHES * batch, WINDOW_COUNT_MAX)
     start, first, sent = perf_counter(), count.own, 0
     while perf_counter() - start < seconds:
         end.publish(name, sent, batch)

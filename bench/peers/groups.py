@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from bench.network import WINDOW_BATCHES, WINDOW_COUNT_MAX, free_ports
+from bench.network import WINDOW_BATCHES, free_ports
 from bench.network_rig import HOST, bare_batch
 from bench.peers import jgroups
 from bench.result import Column, Goal, Row, Section
@@ -27,9 +27,11 @@ BATCHES = (1, 100)
 PEER = "JGroups SEQUENCER"
 OURS = {"sequencer": "sequencer", "replicated sequencer": "replicated", "merging": "merging"}
 """Our strategies by what they are called on the page."""
+WINDOW_COUNT = 8_000
+"""Events of all members under way."""
 WARM_S = 2.0
 """A JVM has compiled what it needs most."""
-_READY_S = 60.0
+_READY_S = 120.0
 _LOOK_S = 0.02
 _Process = asyncio.subprocess.Process
 
@@ -188,7 +190,7 @@ async def _start(command: list[str]) -> _Process:
 async def _measure(members: list[_Process], batch: int, seconds: float) -> Found:
     """What all members send, everything taken by everybody in the end."""
     before = await _ask(members, "count")
-    window = min(WINDOW_BATCHES * batch, WINDOW_COUNT_MAX)
+    window = max(batch, min(WINDOW_BATCHES * batch, WINDOW_COUNT // len(members)))
     said = await _ask(members, f"measure {batch} {seconds} {window}")
     sent = sum(one["sent"] for one in said)
     due = [one["total"] + sent for one in before]

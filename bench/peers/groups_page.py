@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bench.network import WINDOW_BATCHES, WINDOW_COUNT_MAX
-from bench.peers.groups import PEER, message_bytes
+from bench.network import WINDOW_BATCHES
+from bench.peers.groups import PEER, WINDOW_COUNT, message_bytes
 from bench.peers.jgroups import JGROUPS
 from bench.report import markdown
 from bench.result import Section
@@ -31,7 +31,7 @@ def page(section: Section, about: dict[str, Any]) -> str:
         peer=PEER,
         bytes=message_bytes(),
         batches=WINDOW_BATCHES,
-        events=WINDOW_COUNT_MAX,
+        events=WINDOW_COUNT,
         table="\n".join(table),
         ratios="\n".join(ratios),
         **about,
@@ -54,8 +54,8 @@ on the same machine, with as many members and messages of the same size.
   carries them as they are; our events have names and kinds, are checked, encoded and decoded.
 - A batch is handed over at once: 100 messages sent one after the other to JGroups, which bundles
   them by itself, and one request with 100 events to Concordant. Each member has at most {batches}
-  batches or {events:,} events under way, so latencies are those of a loaded group: from handing
-  over a batch to its last event at the member that sent it.
+  batches under way, and all together {events:,} events, so latencies are those of a loaded group:
+  from handing over a batch to its last event at the member that sent it.
 - JGroups' stack is the `tcp.xml` that comes with it, with SEQUENCER (all send to the coordinator,
   which sends to all) or SEQUENCER2 (the coordinator gives numbers, members send themselves) where
   its own `sequencer.xml` has it.

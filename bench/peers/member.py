@@ -69,8 +69,8 @@ async def main(strategy: str, number: str, where: str) -> None:
                     while end.missing:
                         await asyncio.sleep(0.01)
                     _say({})
-                case ["measure", batch, seconds, _]:
-                    _say(await publish(end, strategy, int(batch), float(seconds)))
+                case ["measure", batch, seconds, window]:
+                    _say(await publish(end, strategy, int(batch), float(seconds), int(window)))
                 case _:
                     digest = f"{taken.digest:016x}"
                     _say({"total": taken.total, "digest": digest, "cpu_s": process_time()})
