@@ -164,7 +164,9 @@ class _Bytes(Meter):
         """A message, and of its content what is known; its first `lower` entries are lower ones,
         and those of a timestamp that is not complete are lower ones only."""
         sizes = dict.fromkeys(self.FIELDS, 0)
-        if hasattr(content, "event"):
+        if isinstance(content, Create):
+            sizes["event"] = sum(map(_size, content.events))
+        elif isinstance(content, Signed):
             sizes["event"] = _size(content.event)
         if hasattr(content, "timestamp"):
             bytes_ = sum(_size(topic) + _size(n) for topic, n in content.timestamp.items())

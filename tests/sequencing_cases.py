@@ -74,6 +74,8 @@ class Case:
     """Promise another level than that of `edge_on`."""
     compact_ms: int = 0
     """So often snapshots take the place of all logs; 0: never."""
+    batch_count_max: int = 1
+    """Each of the events is published so often at once, at most."""
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -141,8 +143,10 @@ def play(case: Case, seed: int) -> Played:
     for (number, change), at in zip(case.changes, moments, strict=False):
         kind = Subscribe if change[0] == "+" else Unsubscribe
         world.call(at, partial(world.command, f"s{number}", kind((change[1:],))))
+    batches = Random(f"{seed}/batches")
     for topic, at in zip(case.events, moments[len(case.changes) :], strict=True):
-        world.call(at, partial(world.command, f"p{topic}", Publish(topic)))
+        batch = [Publish(topic)] * batches.randint(1, case.batch_count_max)
+        world.call(at, partial(world.command, f"p{topic}", *batch))
     for turn in range(case.turns):
         topic = case.topics[turn % len(case.topics)]
         world.call(turn * 500, partial(world.command, "p", Publish(topic)))
@@ -241,6 +245,7 @@ def random_case(seed: int) -> Case:
         stamped=not reranks and rng.random() < 0.2,
         down_ms=rng.choice((60, 800)),
         compact_ms=rng.choice((0, 0, 7)),
+        batch_count_max=rng.choice((1, 1, 4)),
     )
 
 

@@ -43,6 +43,7 @@ FEATURES = (
     "stamped in parallel",
     "a lease ended",
     "clients' logs written anew",
+    "published in batches",
 )
 
 
@@ -93,6 +94,8 @@ def features_of(case: Case, played: Played) -> Iterator[str]:
         yield FEATURES[11]
     if played.snapshot_count:
         yield FEATURES[12]
+    if sum(row.step == "publish" for row in rows) > len(case.events):
+        yield FEATURES[13]
 
 
 def tally(seeds: range) -> Tally:

@@ -251,6 +251,21 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(signing.STEPS, Create, create)
 
 
+@bug(
+    "who signs a run of events knows the first of them only",
+    Case(("12", "12"), "1212", latency_ms=40, batch_count_max=4),
+    *TOTAL,
+)
+def _(patch: pytest.MonkeyPatch) -> None:
+    def fill(self: Signer, source: str, given: Fill, out: Any, signed: Any) -> None:
+        before = self.counts.get(given.topic, 0)
+        correct(self, source, given, out, signed)
+        self.counts[given.topic] = min(before + 1, self.counts.get(given.topic, 0))
+
+    correct = signing.STEPS[Fill]
+    patch.setitem(signing.STEPS, Fill, fill)
+
+
 RERANKING = Case(("123", "23", "12"), "123" * 6, spread_ms=200, latency_ms=40, reranks=("321",))
 
 

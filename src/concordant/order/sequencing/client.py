@@ -36,7 +36,6 @@ from concordant.order.sequencing.messages import (
     Born,
     Confirmed,
     Content,
-    Create,
     Created,
     Enter,
     Entered,
@@ -58,6 +57,8 @@ from concordant.order.streams import Ask, Gone, Mark, Stream
 _ASK = "ask"
 _EXPIRE = "expire"
 _RENEW = "renew"
+SEND = "send"
+"""The timer that is due at once: events are sent when nothing more is published at this instant."""
 
 _KNOWN = frozenset({Parcel, Receipt, Signed, Mark, Gone, Renewed})
 _CONTENTS = frozenset({Created, Entered, Begun})
@@ -127,7 +128,9 @@ class SequencingClient(Client):
 
     def _spread(self, now: Instant, events: list[Event], cause: int, out: list[Effect]) -> None:
         self._add(events)
-        self._send_events(now, cause, out)
+        if not self._state.sending:  # what is published together then travels together
+            self._state.sending = True
+            out.append(SetTimer(SEND, now, cause))
 
     def _add(self, events: list[Event]) -> None:
         # Who publishes to every topic also has some that nobody orders: they end here.
@@ -135,8 +138,8 @@ class SequencingClient(Client):
 
     def _send_events(self, now: Instant, cause: int, out: list[Effect]) -> None:
         by_topic: dict[str, list[Content]] = {}
-        for n, event in self._state.pipeline.sendable():
-            by_topic.setdefault(event.topic, []).append(Create(n, event))
+        for run in self._state.pipeline.sendable():
+            by_topic.setdefault(run.events[0].topic, []).append(run)
         for topic, contents in by_topic.items():
             self._post(now, topic, contents, cause, out)
 
@@ -297,7 +300,10 @@ class SequencingClient(Client):
     def _wake(self, now: Instant, name: str, cause: int, out: list[Effect]) -> None:
         state = self._state
         state.channels.wake(now, name, cause, out)
-        if name == _ASK:
+        if name == SEND:
+            state.sending = False
+            self._send_events(now, cause, out)
+        elif name == _ASK:
             state.asking = False
             for topic, first, last in state.merge.missing():
                 stream: Stream = (self._sequencers[topic], topic)
@@ -444,6 +450,7 @@ class SequencingClient(Client):
         state.tenancy.confirmed = {}
         state.joining, state.queue, state.leaving = None, [], False
         state.version, state.asking, state.expires_at = 0, False, 0
+        state.sending = False
 
     def _begin(self, now: Instant, cause: int, out: list[Effect]) -> None:
         state = self._state

@@ -61,12 +61,25 @@ class SequencingOptions(ClientOptions, frozen=True):
 # --- clients and sequencers -----------------------------------------------------------------------
 
 
+RUN_COUNT_MAX = 100
+"""Events that are given their places at once, at most: a sequencer's bounds count events, and it
+takes or leaves a run as a whole."""
+
+
 class Create(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Give this event its place (CREATE, which carries the event itself here)."""
+    """Give these events their places, one after the other (CREATE, which carries the events)."""
 
     n: int
-    """Its number at the client, over all topics and lives."""
-    event: Event
+    """The number of the first at the client, over all topics and lives; the others follow."""
+    events: tuple[Event, ...]
+
+    @property
+    def last(self) -> int:
+        return self.n + len(self.events) - 1
+
+    def after(self, n: int) -> tuple[Event, ...]:
+        """Those with greater numbers."""
+        return self.events[max(0, n - self.n + 1) :]
 
 
 class Created(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -137,13 +150,14 @@ class Forget(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Fill(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """An event on its way to the sequencers that still have to sign it (FILL_IN)."""
+    """A run of events on its way to the sequencers that still have to sign it (FILL_IN)."""
 
     epoch: int
     topic: str
     n: int
+    """The last of them. Nothing comes between them, so those who sign need not know the first."""
     timestamp: Timestamp
-    """The entries of those that have signed; the event's own sequencer keeps the others."""
+    """The entries of those that have signed; the events' own sequencer keeps the others."""
     todo: tuple[str, ...]
     """Who has to sign, the nearest first."""
 
@@ -160,7 +174,7 @@ class Introduce(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Done(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """All have signed your event, and these are their entries."""
+    """All have signed your events up to this one, and these are their entries."""
 
     n: int
     timestamp: Timestamp

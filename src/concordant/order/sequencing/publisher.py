@@ -8,6 +8,7 @@ publisher's later event behind its earlier one. It knows no links.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from itertools import takewhile
 from operator import ge, itemgetter
@@ -15,18 +16,19 @@ from operator import ge, itemgetter
 import msgspec
 
 from concordant.model.event import Event
+from concordant.order.sequencing.messages import RUN_COUNT_MAX, Create
 
 
 class Pipeline(msgspec.Struct):
     """
     >>> pipeline = Pipeline(one_topic=True)
     >>> pipeline.add([Event("a", "p", 1, 0), Event("b", "p", 2, 0), Event("b", "p", 3, 0)])
-    >>> [n for n, _ in pipeline.sendable()]
+    >>> [run.n for run in pipeline.sendable()]
     [1]
     >>> pipeline.confirm("a", 1)
     True
-    >>> [n for n, _ in pipeline.sendable()]
-    [2, 3]
+    >>> [(run.n, run.last) for run in pipeline.sendable()]
+    [(2, 3)]
     """
 
     one_topic: bool
@@ -42,8 +44,8 @@ class Pipeline(msgspec.Struct):
         self.waiting += enumerate(events, self.last + 1)
         self.last += len(events)
 
-    def sendable(self) -> list[tuple[int, Event]]:
-        """What may be sent now; it counts as sent."""
+    def sendable(self) -> list[Create]:
+        """What may be sent now, in runs of one topic; it counts as sent."""
         count = 0
         for n, event in self.waiting:
             if self.one_topic and any(topic != event.topic for topic in self.sent):
@@ -53,7 +55,7 @@ class Pipeline(msgspec.Struct):
         if not count:
             return []
         found, self.waiting = self.waiting[:count], self.waiting[count:]
-        return found
+        return list(_runs(found))
 
     def confirm(self, topic: str, n: int) -> bool:
         """Events of a topic are signed up to a number; False if that is no news."""
@@ -78,3 +80,15 @@ class Pipeline(msgspec.Struct):
     @property
     def count(self) -> int:
         return len(self.waiting) + sum(map(len, self.sent.values()))
+
+
+def _runs(numbered: list[tuple[int, Event]]) -> Iterator[Create]:
+    """Events of one topic with numbers that follow each other, together."""
+    start = 0
+    for place in range(1, len(numbered) + 1):
+        if place < len(numbered) and place - start < RUN_COUNT_MAX:
+            (n, event), (after, following) = numbered[place - 1 : place + 1]
+            if after == n + 1 and following.topic == event.topic:
+                continue
+        yield Create(numbered[start][0], tuple(event for _, event in numbered[start:place]))
+        start = place

@@ -24,7 +24,7 @@ from concordant.machine.instant import Instant
 from concordant.machine.saved import Compact
 from concordant.order import replication
 from concordant.order.replication import Outbox, Replica, ReplicationOptions
-from concordant.order.sequencing.client import SequencingClient
+from concordant.order.sequencing.client import SEND, SequencingClient
 from concordant.order.sequencing.messages import Parcel, Receipt, Report, Rerank
 from concordant.order.sequencing.state import SequencingState
 
@@ -130,8 +130,14 @@ class ReachingClient(SequencingClient):
         state.reach.spoke = {}
 
     def handle(self, now: Instant, given: Input) -> list[Effect]:
+        reach = self._state.reach
+        if isinstance(given, TimerFired):
+            found: list[Effect] = []
+            for name in given.names:
+                effects = super().handle(now, TimerFired((name,), given.cause))
+                found += reach.out(effects, everywhere=name != SEND)
+            return found
         if isinstance(given, Received):
-            reach = self._state.reach
             before = dict(reach.spoke)
             heard = Received(reach.heard(given.source), given.messages, given.cause)
             try:

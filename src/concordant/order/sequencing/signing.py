@@ -20,6 +20,7 @@ from concordant.errors import InvariantViolation, PeerError
 from concordant.model.event import Event
 from concordant.order.sequencing.forest import Branch, Out
 from concordant.order.sequencing.messages import (
+    RUN_COUNT_MAX,
     Abort,
     Begin,
     Begun,
@@ -51,15 +52,16 @@ Sent = list[tuple[str, Content]]
 
 
 class Open(msgspec.Struct):
-    """An own event that has its number."""
+    """A run of own events that have their numbers."""
 
     client: str
     n: int
-    """Its number at the client."""
-    event: Event
+    """The number of the last one at the client."""
+    events: tuple[Event, ...]
     timestamp: Timestamp
+    """Of the last one; the others differ from it in their own numbers only."""
     complete: bool = False
-    """All have signed it, but perhaps not an earlier event."""
+    """All have signed it, but perhaps not what is before it."""
 
 
 class Signer(msgspec.Struct, tag=True):
@@ -81,13 +83,17 @@ class Signer(msgspec.Struct, tag=True):
     created: dict[str, int] = {}
     """The number of the last event of each client."""
     open: dict[int, Open] = {}
-    """Own events that are not disseminated yet, by number, in order."""
+    """Own events that are not disseminated yet, by the number of the last of a run, in order."""
+    open_count: int = 0
+    """How many events these are."""
     introducing: dict[tuple[str, Version], bool] = {}
     """Own introductions that are under way."""
     preparing: int = 0
     """The epoch that is prepared: nothing new begins; 0 if none is."""
     prepared: bool = False
     queue: list[tuple[str, Create | Enter]] = []
+    queue_count: int = 0
+    """How many events and subscriptions these are."""
     early: list[tuple[str, Content]] = []
     """Of an epoch that has not begun here."""
 
@@ -114,8 +120,7 @@ class Signer(msgspec.Struct, tag=True):
     def check(self, content: Content) -> None:
         """Refuse what no correct machine sends here, before anything has changed."""
         if isinstance(content, Create):
-            if content.event.topic != self.topic:
-                raise PeerError(f"{self.topic} was sent an event of {content.event.topic!r}")
+            check_run(content, self.topic)
         elif isinstance(content, Enter | Leave | Link):
             self._known(content.topics)
         elif isinstance(content, Fill | Introduce):
@@ -157,21 +162,29 @@ class Signer(msgspec.Struct, tag=True):
     def _create(self, source: str, given: Create, out: Sent, signed: list[Signed]) -> None:
         if self.preparing:
             self.queue.append((source, given))
+            self.queue_count += len(given.events)
             return
-        if given.n <= self.created.get(source, 0):  # repeated by a new life
-            waiting = [one.n for one in self.open.values() if one.client == source]
-            if not waiting or given.n < min(waiting):
-                out.append((source, Created(self.topic, given.n)))
+        known = self.created.get(source, 0)
+        if given.n <= known:  # repeated by a new life
+            waiting = (
+                one.n - len(one.events) for one in self.open.values() if one.client == source
+            )
+            done = min(known, given.last, *waiting)
+            if done >= given.n:
+                out.append((source, Created(self.topic, done)))
+        events = given.after(known)
+        if not events:
             return
-        self.created[source] = given.n
-        self.count += 1
+        self.created[source] = given.last
+        self.open_count += len(events)
+        self.count += len(events)
         n = self.count
         timestamp = {self.topic: n}
         here = self.rank[self.topic]
         for other, count in self.counts.items():
             if other in self.edges.active and self.rank[other] > here:
                 timestamp[other] = count
-        self.open[n] = Open(source, given.n, given.event, timestamp)
+        self.open[n] = Open(source, given.last, events, timestamp)
         # What is known here does not travel: only what the others add comes back.
         todo = self._low(self.edges.active)
         self._forward(Fill(self.epoch, self.topic, n, {}, todo), out, signed)
@@ -205,7 +218,8 @@ class Signer(msgspec.Struct, tag=True):
             if not one.complete:
                 break
             del self.open[n]
-            signed.append(Signed(n, one.event, one.timestamp))
+            self.open_count -= len(one.events)
+            signed += signed_run(n, one.events, one.timestamp)
             out.append((one.client, Created(self.topic, one.n)))
 
     def _forward(self, message: Fill | Introduce, out: Sent, signed: list[Signed]) -> None:
@@ -262,6 +276,7 @@ class Signer(msgspec.Struct, tag=True):
     def _enter(self, source: str, given: Enter, out: Sent, signed: list[Signed]) -> None:
         if self.preparing:
             self.queue.append((source, given))
+            self.queue_count += 1
             return
         if not self.edges.register(source, given.version, given.topics):
             return
@@ -342,14 +357,14 @@ class Signer(msgspec.Struct, tag=True):
 
     def _go_on(self, out: Sent, signed: list[Signed]) -> None:
         self.preparing, self.prepared = 0, False
-        queue, self.queue = self.queue, []
+        queue, self.queue, self.queue_count = self.queue, [], 0
         for sender, content in queue:
             self.handle(sender, content, out, signed)
 
     @property
     def request_count(self) -> int:
         """Requests of clients that are under way or wait."""
-        return len(self.open) + len(self.queue)
+        return self.open_count + self.queue_count
 
     def report(self) -> Report:
         """What a ranking is made from."""
@@ -366,6 +381,24 @@ class Signer(msgspec.Struct, tag=True):
             + len(self.branch.held)
             + self.branch.flushing
         )
+
+
+def check_run(given: Create, topic: str) -> None:
+    """Refuse a run that no correct client sends to the sequencer of a topic."""
+    if not 0 < len(given.events) <= RUN_COUNT_MAX:
+        raise PeerError(f"{topic} was sent {len(given.events)} events at once")
+    for event in given.events:
+        if event.topic != topic:
+            raise PeerError(f"{topic} was sent an event of {event.topic!r}")
+
+
+def signed_run(n: int, events: tuple[Event, ...], timestamp: Timestamp) -> list[Signed]:
+    """A run of events with their timestamps; the last has the number `n`."""
+    topic = events[0].topic
+    return [
+        Signed(number, event, {**timestamp, topic: number})
+        for number, event in enumerate(events, n - len(events) + 1)
+    ]
 
 
 _OF_AN_EPOCH = frozenset({Fill, Introduce, Link, Flush, Flushed})

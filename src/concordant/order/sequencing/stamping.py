@@ -37,26 +37,26 @@ from concordant.order.sequencing.messages import (
     Timestamp,
 )
 from concordant.order.sequencing.overlap import Version
-from concordant.order.sequencing.signing import Sent
+from concordant.order.sequencing.signing import Sent, check_run, signed_run
 
 Stamp = tuple[int, str, int]
 """Clock, topic, and number of the request: all stamps are different."""
 
 
 class Asked(msgspec.Struct):
-    """An own event on its way."""
+    """A run of own events on its way, stamped as one."""
 
     client: str
     n: int
-    """Its number at the client."""
-    event: Event
+    """The number of the last one at the client."""
+    events: tuple[Event, ...]
     stamp: int
     """The greatest proposal so far."""
     unanswered: int
     timestamp: Timestamp = {}
     uncounted: int = 0
     number: int = 0
-    """In its topic; 0 until it has its place here."""
+    """Of the last one in its topic; 0 until it has its place here."""
 
 
 class Stamper(msgspec.Struct, tag=True):
@@ -72,6 +72,8 @@ class Stamper(msgspec.Struct, tag=True):
     created: dict[str, int] = {}
     mine: dict[int, Asked] = {}
     """Own events that are not disseminated, by request, in order."""
+    mine_count: int = 0
+    """How many events these are."""
     pending: dict[str, dict[int, tuple[int, bool]]] = {}
     """By topic and request: the stamp, and whether it is final."""
     stamps: list[Stamp] = []
@@ -83,8 +85,8 @@ class Stamper(msgspec.Struct, tag=True):
         """Refuse what no correct machine sends here, before anything has changed."""
         if type(content) not in STEPS:
             raise PeerError(f"a sequencer was sent a {type(content).__name__}")
-        if isinstance(content, Create) and content.event.topic != self.topic:
-            raise PeerError(f"{self.topic} was sent an event of {content.event.topic!r}")
+        if isinstance(content, Create):
+            check_run(content, self.topic)
         if isinstance(content, Propose | Final | Proposal | Counted):
             if content.topic not in self.addresses:
                 raise PeerError(f"{self.topic} was told of {content.topic!r}, which is unknown")
@@ -104,17 +106,24 @@ class Stamper(msgspec.Struct, tag=True):
     # --- stamps -------------------------------------------------------------------------------
 
     def _create(self, source: str, given: Create, out: Sent, signed: list[Signed]) -> None:
-        if given.n <= self.created.get(source, 0):  # repeated by a new life
-            waiting = [one.n for one in self.mine.values() if one.client == source]
-            if not waiting or given.n < min(waiting):
-                out.append((source, Created(self.topic, given.n)))
+        known = self.created.get(source, 0)
+        if given.n <= known:  # repeated by a new life
+            waiting = (
+                one.n - len(one.events) for one in self.mine.values() if one.client == source
+            )
+            done = min(known, given.last, *waiting)
+            if done >= given.n:
+                out.append((source, Created(self.topic, done)))
+        events = given.after(known)
+        if not events:
             return
-        self.created[source] = given.n
+        self.created[source] = given.last
+        self.mine_count += len(events)
         self.requests += 1
         self.clock += 1
         request = self.requests
         waits = len(self.group)
-        self.mine[request] = Asked(source, given.n, given.event, self.clock, waits, {}, waits)
+        self.mine[request] = Asked(source, given.last, events, self.clock, waits, {}, waits)
         self._await(self.topic, request, self.clock, final=False)
         self._send(self.group, Propose(self.topic, request), out)
         if not self.group:
@@ -153,8 +162,9 @@ class Stamper(msgspec.Struct, tag=True):
             _, topic, request = first
             del self.pending[topic][request]
             if topic == self.topic:
-                self.count += 1
-                self.mine[request].number = self.count
+                mine = self.mine[request]
+                self.count += len(mine.events)
+                mine.number = self.count
             else:
                 out.append((self.addresses[topic], Counted(self.topic, request, self.count)))
         self._finish(out, signed)
@@ -188,8 +198,9 @@ class Stamper(msgspec.Struct, tag=True):
             if not one.number or one.uncounted:
                 return
             del self.mine[request]
+            self.mine_count -= len(one.events)
             timestamp = {self.topic: one.number, **one.timestamp}
-            signed.append(Signed(one.number, one.event, timestamp))
+            signed += signed_run(one.number, one.events, timestamp)
             out.append((one.client, Created(self.topic, one.n)))
 
     def _send(self, topics: Iterable[str], content: Content, out: Sent) -> None:
@@ -219,8 +230,8 @@ class Stamper(msgspec.Struct, tag=True):
 
     @property
     def request_count(self) -> int:
-        """Requests of clients that are under way."""
-        return len(self.mine)
+        """Events of clients that are under way."""
+        return self.mine_count
 
     def report(self) -> Report:
         return Report(self.topic, self.group, self.count)

@@ -42,5 +42,7 @@ class SequencingState(ClientState, kw_only=True):
     """Topics to be subscribed next."""
     leaving: bool = False
     """Sequencers are to be told what is held, when no topic is on its way."""
+    sending: bool = False
+    """The timer is set that sends events."""
     asking: bool = False
     expires_at: Instant = 0

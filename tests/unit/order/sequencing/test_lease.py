@@ -63,7 +63,7 @@ def test_an_edge_that_only_the_dead_held_is_gone_also_after_a_crash() -> None:
     records = [r for e in tick(machine, 20_000) if isinstance(e, Persist) for r in e.records]
     reborn = sequencer(tuple(one for one in records if isinstance(one, Handled)))
     for one in (machine, reborn):
-        create = Parcel(1, 1, Create(1, Event("b", "p", 1, 1)))
+        create = Parcel(1, 1, Create(1, (Event("b", "p", 1, 1),)))
         effects = one.handle(30_000, Received("p", (create,)))
         assert sent(effects, "sequencer-a") == []  # nobody has to sign any longer
 

@@ -11,7 +11,7 @@ from concordant.machine.inputs import Command, Message, Received, Record, Starte
 from concordant.machine.requests import Publish, Subscribe
 from concordant.machine.saved import Compact, Saved
 from concordant.model.event import Event
-from concordant.order.sequencing.client import SequencingClient
+from concordant.order.sequencing.client import SEND, SequencingClient
 from concordant.order.sequencing.coordinator import Coordinator
 from concordant.order.sequencing.messages import (
     Abort,
@@ -55,7 +55,7 @@ def sequencer(topic: str, **options: int) -> TopicSequencer:
 
 
 def create(n: int, topic: str = "a", life: int = 1) -> Parcel:
-    return Parcel(life, n, Create(n, Event(topic, "p", n, n)))
+    return Parcel(life, n, Create(n, (Event(topic, "p", n, n),)))
 
 
 def sent(effects: list[Effect], to: str) -> list[Message]:
@@ -64,6 +64,12 @@ def sent(effects: list[Effect], to: str) -> list[Message]:
 
 def contents(effects: list[Effect], to: str) -> list[Message]:
     return [m.content for m in sent(effects, to) if isinstance(m, Parcel)]
+
+
+def published(machine: SequencingClient, now: int, *topics: str) -> list[Effect]:
+    """What publishing to these topics leads to, all at once."""
+    effects = machine.handle(now, Command(tuple(map(Publish, topics))))
+    return [*effects, *machine.handle(now, TimerFired((SEND,)))]
 
 
 def records(effects: list[Effect]) -> list[Record]:
@@ -214,7 +220,7 @@ def test_a_lost_tail_is_told_by_marks() -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        Parcel(1, 1, Create(1, Event("b", "p", 1, 1))),
+        Parcel(1, 1, Create(1, (Event("b", "p", 1, 1),))),
         Parcel(0, 1, Link(0, ("nowhere",))),
         Parcel(1, 1, Created("a", 1)),
     ],
@@ -244,7 +250,7 @@ def client(**options: int) -> SequencingClient:
 
 def test_with_one_order_over_whole_histories_a_publisher_waits_before_another_topic() -> None:
     machine = client(edge_on=1)
-    effects = machine.handle(1, Command((Publish("a"), Publish("b"))))
+    effects = published(machine, 1, "a", "b")
     assert len(contents(effects, "sequencer-a")) == 1
     assert contents(effects, "sequencer-b") == []
     effects = machine.handle(2, Received("sequencer-a", (Parcel(1, 1, Created("a", 1)),)))
@@ -253,9 +259,9 @@ def test_with_one_order_over_whole_histories_a_publisher_waits_before_another_to
 
 def test_publishing_is_refused_when_too_much_is_under_way() -> None:
     machine = client(outbox_count_max=2)
-    machine.handle(1, Command((Publish("a"), Publish("b"))))
+    published(machine, 1, "a", "b")
     with pytest.raises(UsageError, match="no room"):
-        machine.handle(2, Command((Publish("a"),)))
+        published(machine, 2, "a")
 
 
 @pytest.mark.parametrize("request_", [Publish("c"), Subscribe(("c",))])
@@ -270,14 +276,14 @@ def test_a_topic_without_a_sequencer_is_refused(request_: Publish | Subscribe) -
 def test_who_publishes_to_every_topic_orders_those_that_have_a_sequencer() -> None:
     machine = SequencingClient("s", sequencers=SEQUENCERS, publishes=None)
     machine.handle(0, Started())
-    effects = machine.handle(1, Command((Publish("c"), Publish("a"))))
+    effects = published(machine, 1, "c", "a")
     assert [effect.to for effect in effects if isinstance(effect, Send)] == ["sequencer-a"]
     assert machine.held_count == 2  # the event of a, and the parcel that it travels in
 
 
 def test_events_that_a_life_published_are_handed_over_again_by_the_next() -> None:
     machine = client()
-    log = records(machine.handle(1, Command((Publish("a"), Publish("b")))))
+    log = records(published(machine, 1, "a", "b"))
     reborn = SequencingClient("s", sequencers=SEQUENCERS, publishes=("a", "b"))
     effects = reborn.handle(2, Started((*log,)))
     assert [type(one) for one in contents(effects, "sequencer-a")] == [Create]
@@ -306,14 +312,14 @@ def test_the_time_to_live_ends_the_wait() -> None:
 
 def test_a_snapshot_takes_the_place_of_a_clients_log_and_loses_nothing_that_is_owed() -> None:
     machine = client()
-    machine.handle(1, Command((Publish("a"), Publish("b"))))
+    published(machine, 1, "a", "b")
     machine.handle(2, Received("sequencer-a", (Signed(1, Event("a", "q", 1, 1), {"a": 1}),)))
     log = records(machine.handle(3, Command((Compact(1),))))
     assert [type(record) for record in log] == [Saved]
     reborn = client()
     effects = reborn.handle(10, Started(tuple(log), 1))
     owed = [
-        m.event.seq
+        m.events[0].seq
         for to in SEQUENCERS.values()
         for m in contents(effects, to)
         if isinstance(m, Create)
@@ -400,11 +406,11 @@ def test_messages_and_records_survive_their_bytes() -> None:
     codec = Codec((Parcel, Receipt, Signed, Mark, Ask, Gone))
     event = Event("a", "p", 1, 1, {"kind": 3})
     messages = (
-        *(Parcel(1, n, Create(n, event)) for n in range(1, 9)),
+        *(Parcel(1, n, Create(n, (event,))) for n in range(1, 9)),
         Parcel(0, 1, Fill(0, "b", 1, {}, ("a",))),
         *(Signed(n, event, {"a": n, "b": 0}) for n in range(1, 9)),
         Receipt(1, 4),
     )
     assert codec.decode(codec.encode(messages)) == messages
-    record = Handled("p", 1, 1, Create(1, event))
+    record = Handled("p", 1, 1, Create(1, (event,)))
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(record), type=Handled) == record

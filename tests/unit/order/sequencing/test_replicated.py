@@ -111,7 +111,7 @@ def alone(**options: int) -> Replicated:
 def test_inputs_that_no_majority_has_are_bounded() -> None:
     machine = alone(queue_count_max=3)
     for n in range(1, 6):
-        given = Parcel(1, n, Create(n, Event("a", "p", n, n)))
+        given = Parcel(1, n, Create(n, (Event("a", "p", n, n),)))
         machine.handle(n, Received("p", (given,)))
         machine.handle(n, TimerFired(("work",)))
     assert machine.held_count == 3
@@ -120,7 +120,7 @@ def test_inputs_that_no_majority_has_are_bounded() -> None:
     effects = machine.handle(10, TimerFired(("work",)))
     signed = [m for e in effects if isinstance(e, Disseminate) for m in e.messages]
     assert [one.n for one in signed if isinstance(one, Signed)] == [1, 2, 3]
-    machine.handle(11, Received("p", (Parcel(1, 4, Create(4, Event("a", "p", 4, 4))),)))
+    machine.handle(11, Received("p", (Parcel(1, 4, Create(4, (Event("a", "p", 4, 4),))),)))
     assert machine.held_count > 0  # now there is room for what was repeated
 
 
