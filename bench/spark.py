@@ -1,8 +1,9 @@
 """Tables on Spark: correlation against an Arrow pass-through of the same rows, by cores and keys.
 
 The pass-through moves the same columns from Spark to Python and back into a sink that drops them:
-what any Python code on Spark pays. Everybody reads the same Parquet file in the same session, in
-turn. Seconds are those of the clock, and processor time of Spark and its workers beside them.
+what any Python code on Spark pays. A second one shuffles them by key before, as correlation has to.
+Everybody reads the same Parquet file in the same session, in turn. Seconds are those of the clock,
+and processor time of Spark and its workers beside them.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ def run(size: Size) -> Section:
             Column("ratio", "to the pass-through", "ratio"),
             Column("cpu", "processor ns/event", "ns"),
             Column("cpu_ratio", "to the pass-through's", "ratio"),
+            Column("cpu_shuffled", "to a shuffled one's", "ratio"),
             Column("relations", "relations", "count"),
         ),
         rows,
@@ -123,7 +125,10 @@ def _measured(session: Any, path: str, size: Size, master: str, keys: int, count
         "the workers": correlate(frame, TEXT, scan="worker"),
     }
     relations = {name: one.count() for name, one in found.items()}
-    candidates = {"pass-through": dropped(passed(frame))}
+    candidates = {
+        "pass-through": dropped(passed(frame)),
+        "shuffled": dropped(passed(frame.repartition("key"))),
+    }
     candidates |= {name: dropped(one) for name, one in found.items()}
     for run_once in [*candidates.values()] * 2:  # the JVM compiles what runs often
         run_once()
@@ -139,6 +144,7 @@ def _measured(session: Any, path: str, size: Size, master: str, keys: int, count
             "ratio": taken[name].over(taken["pass-through"]),
             "cpu": 1e9 * least[name] / count,
             "cpu_ratio": least[name] / least["pass-through"],
+            "cpu_shuffled": least[name] / least["shuffled"],
             "relations": relations[name],
         }
         for name in found
