@@ -13,7 +13,7 @@ which topics each serves; it does not know how messages travel.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -43,7 +43,7 @@ from concordant.causal.records import Condensed, Died, Ended, Promised
 from concordant.causal.retained import last_available
 from concordant.causal.service import Service
 from concordant.causal.state import BrokerState
-from concordant.causal.vector import Vector, copied, join, lift, position, restricted
+from concordant.causal.vector import Vector, copied, lift, position, restricted
 from concordant.errors import PeerError, UsageError
 from concordant.machine.detector import Suspected, Trusted
 from concordant.machine.effects import Effect, Persist
@@ -294,9 +294,10 @@ class Broker:
         if not self._serves_all:
             for topic, row in ordered.past.items():
                 if topic not in self.topics:
-                    join(state.delivered, {topic: row})
+                    self.know(topic, row)
         for topic, n in ordered.at.items():
             lift(state.delivered, topic, ordered.origin, n)
+            state.stability.delivered(topic, ordered.origin, n)
         state.round = max(state.round, ordered.round)
         state.stability.touch(ordered.at)
         state.horizon.delivered(ordered.origin, ordered.round)
@@ -305,6 +306,12 @@ class Broker:
         state.heard[source] = max(seq, state.heard.get(source, 0))
         if ordered.origin == self.name:
             state.number = max(state.number, ordered.number)
+
+    def know(self, topic: str, row: Mapping[str, int]) -> None:
+        """Positions of a topic that is not served here lie in the past of something that is."""
+        for origin, n in row.items():
+            lift(self.state.delivered, topic, origin, n)
+            self.state.stability.delivered(topic, origin, n)
 
     def _deliver(self, ordered: Ordered, out: Outgoing) -> None:
         state = self.state
@@ -331,14 +338,7 @@ class Broker:
         return ordered
 
     def _past(self) -> Vector:
-        stable = self.state.stability.stable
-        past: Vector = {}
-        for topic, row in self.state.delivered.items():
-            known = stable.get(topic, {})
-            unstable = {origin: n for origin, n in row.items() if n > known.get(origin, 0)}
-            if unstable:
-                past[topic] = unstable
-        return past
+        return copied(self.state.stability.unstable)
 
     # --- gossip -------------------------------------------------------------------------------
 

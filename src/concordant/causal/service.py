@@ -403,7 +403,7 @@ class Service:
         broker, state = self._broker, self._broker.state
         for topic, row in held.need.items():
             if topic not in broker.topics:
-                join(state.delivered, {topic: row})
+                broker.know(topic, row)
         state.round = max(state.round, held.round)
         submit = held.submit
         event = submit.event

@@ -13,7 +13,7 @@ from itertools import chain
 
 import msgspec
 
-from concordant.causal.vector import Vector
+from concordant.causal.vector import Vector, lift, position
 
 
 class Stability(msgspec.Struct):
@@ -24,8 +24,16 @@ class Stability(msgspec.Struct):
     that are on their way."""
     stable: Vector = {}
     """As last worked out: never too high, because advertisements only rise."""
+    unstable: Vector = {}
+    """What was delivered, or lies in the past of something that was, and is not stable: what the
+    next event has to name. Kept up to date, because topics may be many and few of them busy."""
     changed: dict[str, bool] = {}
     """Topics of which something has changed since that was worked out."""
+
+    def delivered(self, topic: str, origin: str, n: int) -> None:
+        """A position is in the past of whatever is ordered here from now on."""
+        if n > position(self.stable, topic, origin):
+            lift(self.unstable, topic, origin, n)
 
     def touch(self, topics: Iterable[str]) -> None:
         """Something may have changed in these topics."""
@@ -91,4 +99,9 @@ class Stability(msgspec.Struct):
                         n = had
                 if n > reached.get(origin, 0):
                     reached[origin] = n
+            rest = self.unstable.get(topic, {})
+            for origin in [one for one, n in rest.items() if n <= reached.get(one, 0)]:
+                del rest[origin]
+            if not rest:
+                self.unstable.pop(topic, None)
         return topics

@@ -46,7 +46,7 @@ class BrokerState(msgspec.Struct):
     """By client: the number of its last publication that was ordered."""
     heard: dict[str, int] = {}
     """By source: the last of its events that was delivered, to know what is submitted again. It
-    grows with the sources, of which each node admits so many (`publishers_max`), not with events."""
+    grows with the sources, of which a node admits so many (`publishers_max`), not with events."""
     pushing: dict[str, dict[int, int]] = {}
     """By origin and number: how often an event is still to be pushed."""
     paces: dict[str, Pace] = {}
