@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from bench.result import Column, Goal, Row, Section, Size
+from bench.result import Column, Goal, Plot, Row, Section, Size
 from concordant.check.levels import check_level
 from concordant.machine.effects import Delivery, Disseminate, Effect, Send
 from concordant.machine.inputs import Input
@@ -194,6 +194,7 @@ def latency(size: Size) -> Section:
                 _timestamp_share(rows),
             )
         ],
+        Plot("nodes", "latency", "nodes of the overlay", "latency in seconds", "model"),
     )
 
 

@@ -17,7 +17,7 @@ from statistics import mean
 
 import msgspec
 
-from bench.result import Column, Goal, Row, Section, Size
+from bench.result import Column, Goal, Plot, Row, Section, Size
 from bench.sequencing import PATIENT, Meter, lower_count, play
 from concordant.machine.effects import Disseminate, Effect, Send
 from concordant.machine.inputs import Input, Message, Received
@@ -125,6 +125,7 @@ def overhead(size: Size) -> Section:
                 ", ".join(f"{row['bytes']:.0f} B and {row['foreign']:.0%}" for row in best),
             )
         ],
+        Plot("each", "bytes", "topics per subscriber", "bytes per event", "model"),
     )
 
 
