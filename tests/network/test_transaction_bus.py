@@ -17,6 +17,7 @@ from concordant.net.cluster import cluster_from
 from concordant.net.host import Place
 from concordant.net.node import Node
 from concordant.net.roles import rendezvous
+from tests.network.nats_process import NatsProcess
 from tests.network.selling import run_selling
 from tests.ports import free_ports
 
@@ -109,6 +110,36 @@ async def test_a_transaction_enters_all_orders_when_it_commits_and_not_before() 
             events = [(await anext(found)).events[0] for _ in range(3)]
             assert [event.attributes["n"] for event in events] == [4, 2, 3]
             assert events[1].id.startswith("shop:")
+
+
+async def test_over_nats_two_nodes_sell_in_one_order(tmp_path: Path) -> None:
+    server = NatsProcess(tmp_path / "nats")
+    doors = free_ports(2)
+    cluster = cluster_from(
+        '[cluster]\nname = "shop"\ntransport = "nats"\ndata = "data"\ntransactions = "shared"\n'
+        f'[nodes.n1]\ndoor = "127.0.0.1:{doors[0]}"\n[nodes.n2]\ndoor = "127.0.0.1:{doors[1]}"\n'
+        f'[nats]\nservers = ["{server.url}"]\nretry_s = 0.05\n'
+    )
+    nodes = [Node(cluster, name, beside=tmp_path) for name in cluster.names]
+    try:
+        for node in nodes:
+            await node.start()
+        async with (
+            asyncio.timeout(30),
+            Bus(f"{server.url}/shop/n1", name="one") as one,
+            Bus(f"{server.url}/shop/n2", name="two") as two,
+            two.subscribe("Order", order="total strict") as found,
+        ):
+            for bus in (one, two):
+                async with bus.transaction("open") as tx:
+                    await tx.advertise("orders", "Order")
+            for n, bus in enumerate((one, two, one)):
+                await sell(bus, n)
+            assert sorted(await numbers(found, 3)) == [0, 1, 2]
+    finally:
+        for node in nodes:
+            await node.stop()
+        server.stop()
 
 
 async def test_without_transactions_or_a_name_it_is_said_what_to_do() -> None:
