@@ -99,7 +99,7 @@ LEVELS = ("none", "fifo", "causal", "agreed", "total", "total strict")
 REPLICA_COUNT = len(REPLICAS)
 """Of a merger, where there are as many nodes."""
 LOGS = ReplicationOptions(beat_us=200 * MILLISECOND, elect_us=SECOND)
-REPEAT_US, IDLE_US = 250 * MILLISECOND, SECOND
+REPEAT_US, IDLE_US = 100 * MILLISECOND, SECOND
 """Waiting times of replicated logs, and of ordered merging. Links between nodes lose nothing while
 both live, so what is repeated before an answer can be there only adds to the load. Who asks again
 because it is idle begins to wait anew, so idleness has to be longer than patience."""
