@@ -428,7 +428,10 @@ def _brokers(world: World) -> list[Broker]:
 
 
 def _kept(world: World) -> bool:
-    return any(one.state.retained.log for one in _brokers(world) if not one.state.retired)
+    """Is something still kept, or does a broker not know yet that others hold it for dead?"""
+    alive = [one for one in _brokers(world) if not one.state.retired]
+    dead = {name for one in alive for name in one.state.flush.dead}
+    return any(one.state.retained.log or one.name in dead for one in alive)
 
 
 def _look_at_the_end(world: World, case: Case, watcher: Watcher) -> None:
