@@ -17,6 +17,9 @@ import pyspark
 
 FOLDER = Path(__file__).resolve().parents[1] / "out" / "kafka"
 
+PROVIDER = "spark-token-provider-kafka-0-10_2.13"
+PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+
 # The connector of Spark 4.2 works with 4.3, whose own Maven Central does not have whole yet.
 IVY = """\
 <ivy-module version="2.0">
@@ -52,6 +55,20 @@ num.partitions=3
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
 SECONDS_MAX = 120
 """Until a broker takes connections."""
+
+
+def packages() -> dict[str, str]:
+    """Options with which Spark fetches the connector itself.
+
+    All of it but the one jar that Maven Central lacks in that version, which comes as a file.
+    """
+    (provider,) = (path for path in jars("connector") if PROVIDER in path)
+    return {
+        "spark.jars.packages": PACKAGE,
+        "spark.jars.excludes": f"org.apache.spark:{PROVIDER}",
+        "spark.jars.ivy": str(FOLDER / "spark"),
+        "spark.jars": provider,
+    }
 
 
 def jars(conf: str) -> list[str]:

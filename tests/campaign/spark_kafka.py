@@ -4,7 +4,8 @@ A real broker gets events in three partitions and a few messages that nobody can
 reads them as a stream and writes relations to JSON Lines and to another topic. The JSON Lines must
 be what the kernel alone gives for the same events; in the topic every relation is there, one that
 comes again has the same text, and first comings of one key are in order. Then the example of
-`examples/kafka` is followed as its page says, with this broker's address and the jars as files.
+`examples/kafka` is followed as its page says, with this broker's address; Spark itself fetches its
+connector.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from concordant.spark.checkpoint import Checkpoint
 from concordant.spark.session import open_session
 from tests.campaign.killing import OPTIONS, ROOT, failure, killed, lines
 from tests.campaign.shape import Options, Report
-from tests.kafka import broker, jars
+from tests.kafka import broker, jars, packages
 
 NAME = "spark-kafka"
 
@@ -145,7 +146,8 @@ def example(folder: Path, servers: str, connector: list[str]) -> str:
     here = folder / "examples" / "kafka"
     text = (here / "stock.toml").read_text().replace("127.0.0.1:9092", servers)
     before, _, _ = text.partition("options = ")
-    (here / "stock.toml").write_text(f"{before}jars = {json.dumps(connector)}\n")
+    options = [f"{json.dumps(key)} = {json.dumps(one)}" for key, one in packages().items()]
+    (here / "stock.toml").write_text(f"{before}options = {{ {', '.join(options)} }}\n")
     for command in (
         ["publish.py", servers, "stock", "../stock.jsonl"],
         ["-m", "concordant.cli.main", "run", "stock.toml", "--json"],
