@@ -61,8 +61,7 @@ WARM = WarmBuckets()
 def settle() -> None:
     """What is loaded by the end of a first task stays: nobody has to look for garbage there.
 
-    Spark's workers collect all garbage after every task, which with numba and Arrow loaded takes
-    longer than a small task itself.
+    Spark's workers collect all garbage after every task, and look at every module's objects then.
     """
     gc.freeze()
 
