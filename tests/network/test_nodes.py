@@ -178,6 +178,8 @@ async def test_over_three_nodes_the_clock_gives_one_order_and_says_what_is_late(
 async def test_a_node_tells_its_health_and_ends_cleanly(cluster: Cluster) -> None:
     async with Bus.open(cluster.doors["n2"], options=QUICK) as bus:
         await bus.publish("A", {"n": 1})
+    async with Bus.open(cluster.doors["n1"], options=QUICK):  # it has started as well
+        pass
     url = f"http://127.0.0.1:{cluster.http['n2']}"
     health = json.loads(await asyncio.to_thread(_get, f"{url}/health"))
     assert health["ok"]

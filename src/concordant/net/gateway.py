@@ -119,8 +119,11 @@ class Gateway:
         if self._subscription is not None:
             with contextlib.suppress(nats_errors.Error):  # there is no server any more
                 await self._subscription.unsubscribe()
-        for task in self._tasks:
-            task.cancel()
+        left = set(self._tasks)
+        while left:  # more than once: `asyncio.wait_for`, which nats-py uses, may swallow the word
+            for task in left:
+                task.cancel()
+            _, left = await asyncio.wait(left, timeout=0.1)
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _guarded(self, work: Any) -> None:
