@@ -27,7 +27,7 @@ from concordant.machine.effects import Delivery
 from concordant.net import plain
 from concordant.net.handles import Pen, Reading
 from concordant.net.hosting import plain_topics
-from concordant.net.nats import NatsServer, token_of
+from concordant.net.nats import NatsServer, ended, token_of
 from concordant.net.session import Given, Subscribes
 
 _DUPLICATES_S = 120.0
@@ -119,12 +119,7 @@ class Gateway:
         if self._subscription is not None:
             with contextlib.suppress(nats_errors.Error):  # there is no server any more
                 await self._subscription.unsubscribe()
-        left = set(self._tasks)
-        while left:  # more than once: `asyncio.wait_for`, which nats-py uses, may swallow the word
-            for task in left:
-                task.cancel()
-            _, left = await asyncio.wait(left, timeout=0.1)
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await ended(*self._tasks)
 
     async def _guarded(self, work: Any) -> None:
         """Whoever hosts the gateway looks at `failure`."""

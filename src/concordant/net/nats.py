@@ -334,3 +334,14 @@ def _without_secret(url: str) -> str:
     """A server's address without user and password."""
     scheme, between, rest = url.rpartition("://")
     return f"{scheme}{between}{rest.rpartition('@')[2]}"
+
+
+async def ended(*tasks: asyncio.Task[None]) -> None:
+    """Cancel tasks and wait for them; more than once, because `asyncio.wait_for`, which nats-py
+    uses, may swallow the word."""
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=0.1)
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -17,6 +17,7 @@ import msgspec
 from concordant.errors import PeerError, UsageError
 from concordant.machine.inputs import Message
 from concordant.net.carrier import WAITING_COUNT_MAX, MemoryCarrier, MeshCarrier
+from concordant.net.nats import ended
 from concordant.net.nats_links import NatsMesh
 from concordant.net.nats_topics import CoreTopics, DurableTopics, Topics
 from concordant.wire.messages import Codec
@@ -87,8 +88,7 @@ class NatsCarrier(MeshCarrier):
         """Carry nothing more; mesh and server are the caller's to stop."""
         for task in (self._spreading, self._changing):
             if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+                await ended(task)
         await self._topics.stop()
         await super().stop()
 

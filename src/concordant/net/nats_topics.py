@@ -19,7 +19,7 @@ from nats.js import JetStreamContext, api
 from nats.js import errors as js_errors
 
 from concordant.errors import UsageError
-from concordant.net.nats import DurableOptions, NatsServer, token_of
+from concordant.net.nats import DurableOptions, NatsServer, ended, token_of
 
 Take = Callable[[str, bytes], Awaitable[None]]
 """Called with a topic and what came on it; on return it was taken."""
@@ -202,6 +202,4 @@ class DurableTopics:
             await self._end_reader(topic)
 
     async def _end_reader(self, topic: str) -> None:
-        reader = self._readers.pop(topic)
-        reader.cancel()
-        await asyncio.gather(reader, return_exceptions=True)
+        await ended(self._readers.pop(topic))
