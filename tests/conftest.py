@@ -11,9 +11,11 @@ import os
 import signal
 import sys
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("check", derandomize=True, deadline=None)
+# A busy machine draws slowly, which says nothing about the tests.
+_SLOW = (HealthCheck.too_slow,)
+settings.register_profile("check", derandomize=True, deadline=None, suppress_health_check=_SLOW)
 settings.register_profile("campaign", max_examples=5_000, deadline=None, print_blob=True)
 settings.load_profile("check")
 
