@@ -144,6 +144,12 @@ class End:
         self.carrier.add(place)
         return place
 
+    async def room(self, name: str, count: int) -> None:
+        """Wait until so many events more can be published."""
+        place = self.publishers[STRATEGIES[name].feed]
+        while place.machine.room < count:
+            await place.stepped()
+
     def publish(self, name: str, number: int, count: int) -> None:
         """A batch, for the subscriber of a strategy."""
         requests = [Publish(self._topic, attributes(n)) for n in range(number, number + count)]

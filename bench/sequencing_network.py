@@ -200,6 +200,7 @@ async def publish(
     window = window or min(WINDOW_BATCHES * batch, WINDOW_COUNT_MAX)
     start, first, sent = perf_counter(), count.own, 0
     while perf_counter() - start < seconds:
+        await end.room(name, batch)
         end.publish(name, sent, batch)
         sent += batch
         await asyncio.sleep(0)
