@@ -31,6 +31,7 @@ from concordant.net.cluster import (
 )
 from concordant.net.door import Door
 from concordant.net.flow import Flow, Held, Hold
+from concordant.net.folder import claim
 from concordant.net.host import Place, microseconds
 from concordant.net.hosting import Hosting
 from concordant.net.inlet import Feed, Inlet
@@ -128,6 +129,8 @@ class Node:
     async def _start(self, door: bool) -> None:
         cluster = self.cluster
         tls = self._tls()
+        if self._folder is not None:
+            claim(self._folder)
         if len(cluster.nodes) > 1 or cluster.cluster.transport == "nats":
             await self._connect(tls)
         flow = self._host(f"{self.name}/flow", Flow(), folder=None)
@@ -247,7 +250,6 @@ class Node:
             return False
         told = self._folder / "replaced"
         if self.cluster.cluster.replaced == self.name:
-            self._folder.mkdir(parents=True, exist_ok=True)
             told.touch()
         return told.exists()
 
