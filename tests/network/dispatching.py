@@ -12,7 +12,7 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.context import ForkServerProcess
@@ -101,7 +101,42 @@ async def _mesh(known: dict[str, Any], name: str) -> tuple[MeshCarrier, Mesh]:
     return MeshCarrier(mesh, Codec(MESSAGES)), mesh
 
 
-class Brokers:
+class Lives:
+    """Processes that are killed and begin again."""
+
+    def __init__(
+        self, folder: Path, names: Iterable[str], live: Callable[[Any, str], None], known: Any
+    ) -> None:
+        """`live` is what a process does, with what all know and its own name."""
+        self.folder = folder
+        self._live = live
+        self._told = known
+        self.processes = {name: self.start(name) for name in names}
+
+    def start(self, name: str) -> ForkServerProcess:
+        process = _NURSERY.Process(target=self._live, args=(self._told, name), daemon=True)
+        process.start()
+        return process
+
+    def kill(self, name: str) -> None:
+        """By SIGKILL, at whatever it does."""
+        self.processes[name].kill()
+        self.processes[name].join()
+        self.processes[name] = self.start(name)
+
+    def check(self) -> None:
+        """A process that ended by itself is a failure."""
+        for name, process in self.processes.items():
+            if process.exitcode is not None:
+                raise AssertionError((self.folder / f"{name}.log").read_text()[-3_000:])
+
+    def stop(self) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.join()
+
+
+class Brokers(Lives):
     """The broker processes."""
 
     def __init__(self, folder: Path, *, isolated: bool) -> None:
@@ -116,30 +151,7 @@ class Brokers:
             "token": secrets.token_hex(8),
             "isolated": isolated,
         }
-        self.folder = folder
-        self.processes = {name: self.start(name) for name in NEAR}
-
-    def start(self, name: str) -> ForkServerProcess:
-        process = _NURSERY.Process(target=live, args=(self.known, name), daemon=True)
-        process.start()
-        return process
-
-    def kill(self, name: str) -> None:
-        """By SIGKILL, at whatever it does."""
-        self.processes[name].kill()
-        self.processes[name].join()
-        self.processes[name] = self.start(name)
-
-    def check(self) -> None:
-        """A broker that ended by itself is a failure."""
-        for name, process in self.processes.items():
-            if process.exitcode is not None:
-                raise AssertionError((self.folder / f"{name}.log").read_text()[-3_000:])
-
-    def stop(self) -> None:
-        for process in self.processes.values():
-            process.kill()
-            process.join()
+        super().__init__(folder, NEAR, live, self.known)
 
 
 class Clients:

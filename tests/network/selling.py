@@ -13,7 +13,6 @@ import contextlib
 import os
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from concordant.bus import Bus, Subscription
 from concordant.net.caller import CallerOptions
@@ -22,7 +21,7 @@ from concordant.net.node import Node
 from concordant.net.transactions import Answer
 from concordant.transact.actions import Committed, Outcome
 from concordant.transact.client import Triggered
-from tests.network.dispatching import _NURSERY, Said
+from tests.network.dispatching import _NURSERY, Lives, Said
 from tests.ports import free_ports
 
 _NURSERY.set_forkserver_preload(["tests.network.dispatching", "tests.network.selling"])
@@ -50,7 +49,7 @@ async def _node(path: Path, name: str) -> None:
     raise SystemExit(f"{name}: {node.failure}")
 
 
-class Nodes:
+class Nodes(Lives):
     """The processes."""
 
     def __init__(self, folder: Path, *, transactions: str, transport: str = "tcp") -> None:
@@ -61,35 +60,12 @@ class Nodes:
             for n, name in enumerate(NODES)
         )
         self.doors = {name: f"tcp://127.0.0.1:{ports[2 * n]}" for n, name in enumerate(NODES)}
-        self.folder = folder
         self.file = folder / "cluster.toml"
         self.file.write_text(
             f'[cluster]\nname = "test"\ndata = "data"\nstrategies = ["sequencer"]\n'
             f'transactions = "{transactions}"\n{tables}[parameters]\ntransaction_us = 4_000_000\n'
         )
-        self.processes = {name: self.start(name) for name in NODES}
-
-    def start(self, name: str) -> Any:
-        process = _NURSERY.Process(target=live, args=(str(self.file), name), daemon=True)
-        process.start()
-        return process
-
-    def kill(self, name: str) -> None:
-        """By SIGKILL, at whatever it does."""
-        self.processes[name].kill()
-        self.processes[name].join()
-        self.processes[name] = self.start(name)
-
-    def check(self) -> None:
-        """A node that ended by itself is a failure."""
-        for name, process in self.processes.items():
-            if process.exitcode is not None:
-                raise AssertionError((self.folder / f"{name}.log").read_text()[-3_000:])
-
-    def stop(self) -> None:
-        for process in self.processes.values():
-            process.kill()
-            process.join()
+        super().__init__(folder, NODES, live, str(self.file))
 
 
 async def ring_up(trigger: Triggered, answer: Answer) -> None:
