@@ -30,11 +30,13 @@ from concordant.causal.options import Profile
 from concordant.causal.outbox import Outbox
 from concordant.causal.records import Learnt, Passed
 from concordant.causal.retained import Retained
+from concordant.causal.safety import Safety
+from concordant.causal.seen import Seen
 from concordant.causal.service import Service
 from concordant.causal.stability import Stability
 from concordant.causal.state import BrokerState, SubscriberState
 from concordant.causal.subscriber import Subscriber
-from concordant.causal.vector import join
+from concordant.causal.vector import Vector, join
 from concordant.sim.causal import Act, Case, Client, play
 from concordant.sim.causal_cases import Mix, drawn
 from concordant.sim.scenario import Fault
@@ -140,6 +142,65 @@ def _given_up_in_one_line(case: Case) -> Case:
 
 def _dies_in_one_line(case: Case) -> Case:
     return _in_one_line(_sudden_death(case))
+
+
+def _dies_unheard(case: Case) -> Case:
+    """C hears from the others how far they are, and what it orders reaches none of them before they
+    hold it for dead; for a while its own clients go on with it."""
+    at_home = {"s": "CAB", "p": "CBA", "q": "ABC", "r": "BAC"}
+    clients = tuple(
+        Client(name, ("T",), tuple(homes), publishes=name != "s") for name, homes in at_home.items()
+    )
+    acts = (Act(20.0 + 4 * k, name, publish=("T",)) for k in range(20) for name in "qpr")
+    return _in_one_line(
+        msgspec.structs.replace(
+            case,
+            members={"T": ("A", "B", "C")},
+            clients=clients,
+            acts=tuple(acts),
+            faults=(
+                Fault("reordering", 0, 140, share=0.7, delay_ms=80),
+                Fault("suspicion", 60, 1, node="A", suspect="C"),
+            ),
+            fanout=1,
+        )
+    )
+
+
+def _dies_late(case: Case) -> Case:
+    """Nothing is lost but what a broker takes with it; nearly everything comes much too late."""
+    doomed = next((one.suspect or one.node for one in case.faults if _kills(one)), "")
+    if not doomed:
+        return case
+    its_own = {one.name for one in case.clients if one.homes[0] == doomed}
+    times = [one.at_ms for one in case.acts if one.publish and one.client in its_own] or [60.0]
+    witness = next(one for one in case.brokers if one != doomed)
+    faults = (
+        Fault("reordering", 0, 140, share=0.95, delay_ms=80),
+        Fault("suspicion", int(times[len(times) // 2]) + 50, 1, node=witness, suspect=doomed),
+    )
+    return msgspec.structs.replace(case, faults=faults, fanout=1)
+
+
+def _dies_late_in_one_line(case: Case) -> Case:
+    return _in_one_line(_dies_late(case))
+
+
+def _joins_after_a_death(case: Case) -> Case:
+    """All that s knows died with C, but for its rounds."""
+    clients = (Client("s", ("T",), ("C", "A", "B")), Client("p", (), ("C", "B", "A"), True))
+    acts = [Act(20.0 + k, "p", publish=("T",)) for k in range(20)]
+    return msgspec.structs.replace(
+        case,
+        members={"T": ("A", "B", "C"), "U": ("A", "B", "C")},
+        clients=clients,
+        acts=(*acts, Act(100.0, "s", subscribe=("U",))),
+        faults=(
+            Fault("reordering", 0, 140, share=0.7, delay_ms=80),
+            Fault("suspicion", 45, 1, node="A", suspect="C"),
+        ),
+        fanout=1,
+    )
 
 
 def _apart(case: Case) -> Case:
@@ -565,17 +626,17 @@ _ONE_ORDER = "Total Order, strict"
 )
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Line.show
-    patch.setattr(Line, "show", lambda self, rounds, had: correct(self, rounds, {}))
+    patch.setattr(Line, "show", lambda self, rounds, had, again: correct(self, rounds, {}, again))
 
 
 @bug(
-    "a subscriber keeps the rounds that it waits for to itself",
+    "a subscriber that joins a topic keeps the rounds that it knows to itself",
     "I4",
     "Drained",
     profile="rounds",
     mix="suspicion",
-    sharpen=_in_one_line,
-    dies_at=70,
+    sharpen=_joins_after_a_death,
+    dies_at=16,
 )
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Service._acknowledge
@@ -590,9 +651,10 @@ def _(patch: pytest.MonkeyPatch) -> None:
     "of an event that was ordered twice, the order that comes first counts",
     _ONE_ORDER,
     "Causal",
+    "I11",
     profile="rounds",
     sharpen=_given_up_in_one_line,
-    dies_at=4,
+    dies_at=0,
 )
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Inbox.silent
@@ -634,8 +696,89 @@ def _(patch: pytest.MonkeyPatch) -> None:
 )
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        Service, "_buried", lambda self, origin, topic: origin in self._broker.state.flush.dead
+        Burial, "buried", lambda self, origin, topics: origin in self._broker.state.flush.dead
     )
+
+
+@bug(
+    "what may still be lost is let go",
+    _ONE_ORDER,
+    profile="rounds",
+    mix="suspicion",
+    sharpen=_dies_unheard,
+    dies_at=11,
+)
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Safety, "limit", lambda self, topic, log: None)
+
+
+@bug(
+    "what waits in the line stays there when its home dies, or its topic is left",
+    _ONE_ORDER,
+    "Subscribed",
+    profile="rounds",
+    mix="suspicion",
+    sharpen=_dies_in_one_line,
+    dies_at=154,
+)
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Line, "move", _moved_with_all)
+
+
+@bug(
+    "of an event that was ordered twice, who joins in between gets the second",
+    _ONE_ORDER,
+    profile="rounds",
+    mix="late",
+    sharpen=_in_one_line,
+    dies_at=193,
+)
+def _(patch: pytest.MonkeyPatch) -> None:
+    correct = Line.show
+    patch.setattr(Line, "show", lambda self, rounds, had, again: correct(self, rounds, had, ()))
+
+
+@bug(
+    "an event is forgotten while it may come again at another place",
+    "I2",
+    "I11",
+    _ONE_ORDER,
+    profile="rounds",
+    mix="suspicion",
+    sharpen=_dies_late_in_one_line,
+    dies_at=32,
+)
+def _(patch: pytest.MonkeyPatch) -> None:
+    def forget(self: Broker) -> None:
+        self.state.retained.drop(self.state.stability.stable, self.state.stability.stable)
+
+    patch.setattr(Broker, "_forget", forget)
+
+
+@bug(
+    "what comes after a later event of its publisher is taken for a repetition",
+    "I11",
+    profile="rounds",
+    mix="suspicion",
+    sharpen=_dies_late_in_one_line,
+    dies_at=72,
+)
+def _(patch: pytest.MonkeyPatch) -> None:
+    def contains(self: Seen, one: tuple[str, int]) -> bool:
+        return one[1] < self.runs.get(one[0], [0])[-1]
+
+    patch.setattr(Seen, "__contains__", contains)
+
+
+def _moved_with_all(self: Line, last: Vector) -> Vector:
+    self.shown = None
+    self.complete = {topic: n for topic, n in self.complete.items() if topic in last}
+    self.waiting = {
+        place: carried
+        for place, carried in self.waiting.items()
+        if any(topic in last for topic in carried.at)
+    }
+    return last
 
 
 # --- one for each checker -------------------------------------------------------------------------
@@ -661,7 +804,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 def _(patch: pytest.MonkeyPatch) -> None:
     def passed(self: Inbox, carried: Carried, *, silent: bool) -> None:
         correct(self, carried, silent=silent)
-        self.seen.clear()
+        self.seen.runs.clear()
         self.last.get(sorted(carried.at)[0], {}).pop(carried.origin, None)
 
     correct = Inbox.passed
@@ -678,10 +821,10 @@ def _(patch: pytest.MonkeyPatch) -> None:
 def _(patch: pytest.MonkeyPatch) -> None:
     def passed(self: Inbox, carried: Carried, *, silent: bool) -> None:
         correct(self, carried, silent=silent)
-        self.seen.clear()
+        self.seen.runs.clear()
 
     def order(self: Service, client: str, held: Any, out: Any) -> None:
-        self._broker.state.heard.clear()
+        self._broker.state.heard.runs.clear()
         ordered(self, client, held, out)
 
     correct, ordered = Inbox.passed, Service._order
@@ -801,7 +944,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     def recovered(state: Any, records: Any, *, total: bool) -> Any:
         found = correct(state, records, total=total)
         if any(isinstance(one, Passed) for one in records):
-            found[0].inbox.seen.clear()
+            found[0].inbox.seen.runs.clear()
             found[0].inbox.last.clear()
         return found
 

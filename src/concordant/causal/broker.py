@@ -41,6 +41,7 @@ from concordant.causal.pace import Pace
 from concordant.causal.placement import Everywhere, Members, brokers_of, topics_of
 from concordant.causal.records import Condensed, Died, Ended, Promised
 from concordant.causal.retained import last_available
+from concordant.causal.safety import Stale, deaths_max
 from concordant.causal.service import Service
 from concordant.causal.state import BrokerState
 from concordant.causal.vector import Vector, copied, lift, position, restricted
@@ -79,6 +80,8 @@ class Broker:
         self.options = options or BrokerOptions()
         self._serves = {one: topics_of(members, one) for one in self.brokers}
         self._serves_all = isinstance(members, Everywhere)
+        self._enough = deaths_max(len(self.brokers)) + 1
+        """So many brokers with an event: one of them lives."""
         self._detector = detector or f"{name}/detector"
         self._known_peers: dict[tuple[int, str, tuple[str, ...]], list[str]] = {}
         self._service = Service(self)
@@ -145,6 +148,7 @@ class Broker:
                 case Ended():
                     self.burial.retire()
         if given.records:
+            state.safety.unsafe = dict.fromkeys(state.retained.log, True)
             state.patient_until = now + self.options.lease_us
             state.stability.touch_all()
         out.wake(_TICK, now + self.options.tick_us)
@@ -207,23 +211,8 @@ class Broker:
         match message:
             case PullPast():
                 self._answer(source, message.delivered, out)
-            case FlushAsk():
-                self.burial.adopt(message.dead, out)
-                if not self.state.retired:
-                    names = self.state.flush.names
-                    out.send(source, FlushHeld(names, self.burial.held_of(names)))
-            case FlushHeld():
-                self.burial.adopt(message.dead, out)
-                if message.dead == self.state.flush.names:
-                    self.burial.answered(source, message.held, out)
-            case Flushed():
-                self.burial.adopt(message.dead, out)
-                if message.dead == self.state.flush.names and not self.state.retired:
-                    self.burial.end(message.kept, out)
-                    out.send(source, FlushTaken(message.dead))
-            case FlushTaken():
-                if message.dead == self.state.flush.names:
-                    self.state.flush.taken[source] = True
+            case FlushAsk() | FlushHeld() | Flushed() | FlushTaken():
+                self.burial.take(source, message, out)
             case Resolve():
                 self._resolve(source, message, out)
             case Resolved():
@@ -301,11 +290,25 @@ class Broker:
         state.round = max(state.round, ordered.round)
         state.stability.touch(ordered.at)
         state.horizon.delivered(ordered.origin, ordered.round)
-        state.retained.add(ordered)
         source, seq = ordered.event.source, ordered.event.seq
-        state.heard[source] = max(seq, state.heard.get(source, 0))
+        if self.options.profile == "rounds":
+            if self._enough > 1:
+                state.safety.unsafe[ordered.id] = True
+            if (source, seq) in state.heard:
+                state.repeated[self._later_of(ordered)] = True
+        state.retained.add(ordered)
+        state.heard.add(source, seq)
         if ordered.origin == self.name:
             state.number = max(state.number, ordered.number)
+
+    def _later_of(self, again: Ordered) -> Id:
+        """Of an event that two brokers have ordered, the one that is behind the other in the line.
+        What is no longer kept was let go by all."""
+        event = again.event
+        for one in self.state.retained.log.values():
+            if one.event.seq == event.seq and one.event.source == event.source:
+                return max(one, again, key=lambda which: (which.round, which.origin)).id
+        return again.id
 
     def know(self, topic: str, row: Mapping[str, int]) -> None:
         """Positions of a topic that is not served here lie in the past of something that is."""
@@ -398,6 +401,11 @@ class Broker:
             if topic in self.topics
         }
         state.horizon.claimed(source, digest.round, mine)
+        if state.safety.unsafe:
+            state.safety.had[source] = digest.delivered
+            state.safety.settle(
+                self.name, state.retained.log, self.members, state.flush.dead, enough=self._enough
+            )
         self._answer(source, digest.delivered, out)
 
     def _answer(self, peer: str, delivered: Vector, out: Outgoing) -> None:
@@ -443,14 +451,38 @@ class Broker:
     def _settle(self, now: Instant) -> None:
         """Work out what everybody has, and forget it."""
         state, stability = self.state, self.state.stability
-        if not stability.changed or now < state.patient_until:
+        if now < state.patient_until:
             return
-        stability.advertise(
-            self.name,
-            {topic: row for topic, row in state.delivered.items() if topic in self.topics},
-            ((one.topics, one.acknowledged) for one in state.sessions.values()),
-        )
-        state.retained.drop(stability.settle(self.members, state.flush.dead), stability.stable)
+        topics: list[str] = []
+        if stability.changed:
+            stability.advertise(
+                self.name,
+                {topic: row for topic, row in state.delivered.items() if topic in self.topics},
+                ((one.topics, one.acknowledged) for one in state.sessions.values()),
+            )
+            topics = stability.settle(self.members, state.flush.dead)
+        if self.options.profile == "local":
+            state.retained.drop(topics, stability.stable)
+        elif state.retained.log:
+            self._forget()
+
+    def _forget(self) -> None:
+        """In one line, an event is kept until it cannot come again at another place: whoever has
+        ordered it as well did that before it had it, with a round that is known here by now."""
+        state = self.state
+        if state.stale is None:
+            state.stale = Stale(state.round, copied(state.stability.stable))
+        state.horizon.look(state.delivered)
+        if all(
+            one == self.name
+            or self.burial.buried(one, self.topics)
+            or state.horizon.reached.get(one, 0) >= state.stale.round
+            for one in self.brokers
+        ):
+            state.retained.drop(state.stale.stable, state.stale.stable)
+            log = state.retained.log
+            state.repeated = {one: True for one in state.repeated if one in log}
+            state.stale = None
 
     # --- contexts of clients from elsewhere ---------------------------------------------------
 

@@ -6,13 +6,14 @@ exists. Who is told that it is dead stops for good.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING
 
 from concordant.causal.flush import Kept
-from concordant.causal.messages import FlushAsk, Flushed
+from concordant.causal.messages import FlushAsk, Flushed, FlushHeld, FlushTaken
 from concordant.causal.outgoing import Outgoing
 from concordant.causal.records import Died, Ended
+from concordant.causal.vector import position
 from concordant.machine.holdback import Holdback
 
 if TYPE_CHECKING:
@@ -24,6 +25,29 @@ class Burial:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+
+    def take(
+        self, source: str, message: FlushAsk | FlushHeld | Flushed | FlushTaken, out: Outgoing
+    ) -> None:
+        """Another broker asks, answers, tells the end, or has been told."""
+        state = self._broker.state
+        if not isinstance(message, FlushTaken):
+            self.adopt(message.dead, out)
+        agreed = message.dead == state.flush.names
+        match message:
+            case FlushAsk():
+                if not state.retired:
+                    out.send(source, self.answer())
+            case FlushHeld():
+                if agreed:
+                    self.answered(source, message.held, out)
+            case Flushed():
+                if agreed and not state.retired:
+                    self.end(message.kept, out)
+                    out.send(source, FlushTaken(message.dead))
+            case FlushTaken():
+                if agreed:
+                    state.flush.taken[source] = True
 
     def adopt(self, suspects: Iterable[str], out: Outgoing) -> bool:
         """Hold brokers for dead, for good; True if that was new."""
@@ -46,14 +70,15 @@ class Burial:
         state.pending = Holdback(self._broker.options.pending_count_max)
         state.submissions, state.sessions = {}, {}
 
-    def held_of(self, origins: Iterable[str]) -> Kept:
-        """What this broker has of the events of others."""
+    def answer(self) -> FlushHeld:
+        """What this broker has of the dead ones' events."""
         state = self._broker.state
-        held: Kept = {origin: {} for origin in origins}
+        dead = state.flush.names
+        held: Kept = {origin: {} for origin in dead}
         for one in (*state.retained.log.values(), *state.pending.waiting.values()):
             if one.origin in held:
                 held[one.origin][one.number] = one.at
-        return held
+        return FlushHeld(dead, held)
 
     def coordinate(self, out: Outgoing) -> None:
         """Ask and tell the others, if that is the matter of this broker."""
@@ -64,7 +89,7 @@ class Burial:
             return
         names = flush.names
         if not flush.done:
-            self.answered(broker.name, self.held_of(names), out)
+            self.answered(broker.name, self.answer().held, out)
         for peer in flush.live(broker.brokers):
             if peer == broker.name:
                 continue
@@ -84,6 +109,18 @@ class Burial:
             for peer in flush.live(broker.brokers):
                 if peer != broker.name:
                     out.send(peer, Flushed(flush.names, kept))
+
+    def buried(self, origin: str, topics: Container[str]) -> bool:
+        """Is a broker dead, and all that exists of its events of these topics here?"""
+        state = self._broker.state
+        if origin not in state.flush.dead or not state.flush.done:
+            return False
+        return all(
+            n <= position(state.delivered, topic, origin)
+            for at in state.flush.final[origin].values()
+            for topic, n in at.items()
+            if topic in topics
+        )
 
     def end(self, kept: Kept, out: Outgoing) -> None:
         """It is agreed what exists."""

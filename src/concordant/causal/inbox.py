@@ -17,6 +17,7 @@ import msgspec
 
 from concordant.causal.messages import Carried, Id
 from concordant.causal.rounds import decode
+from concordant.causal.seen import Seen
 from concordant.causal.vector import Entry, Vector, join, lift, position, restricted
 from concordant.machine.holdback import Holdback
 from concordant.model.event import Event
@@ -53,9 +54,9 @@ class Inbox(msgspec.Struct):
     """Topics that are not yet promised: older rounds are still to be expected."""
     newest: int = 0
     """The largest round delivered or published (L)."""
-    seen: dict[str, int] = {}
-    """By source: the last of its events that was delivered; an older one is a repetition. It grows
-    with the sources, not with events."""
+    seen: Seen = msgspec.field(default_factory=Seen)
+    """What was delivered; once more, it is a repetition. It grows with the sources, not with
+    events."""
 
     def move(self, topics: Iterable[str], joined_at: Mapping[str, int]) -> None:
         """Begin again with these topics; those of `joined_at` want nothing old."""
@@ -175,12 +176,12 @@ class Inbox(msgspec.Struct):
 
     def silent(self, carried: Carried, *, again: bool = False) -> bool:
         """Is it nothing for the application? `again`: repetitions are somebody else's matter."""
-        if not again and carried.event.seq <= self.seen.get(carried.event.source, 0):
+        if not again and (carried.event.source, carried.event.seq) in self.seen:
             return True
         old = True
         for topic, n in carried.at.items():
             if topic in self.topics:
-                if n <= position(self.last, topic, carried.origin):
+                if not again and n <= position(self.last, topic, carried.origin):
                     return True
                 if topic not in self.joining and carried.round > self.joined_at.get(topic, 0):
                     old = False
@@ -193,7 +194,7 @@ class Inbox(msgspec.Struct):
                 lift(self.last, topic, carried.origin, n)
         if not silent:
             self.newest = max(self.newest, carried.round)
-            self.seen[carried.event.source] = carried.event.seq
+            self.seen.add(carried.event.source, carried.event.seq)
 
     def shown(self, carried: Carried) -> Event:
         """The event under a topic that is held: its own, or the first that it is addressed to."""

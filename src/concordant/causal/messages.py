@@ -216,9 +216,11 @@ class Ack(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Up to here it was sent everything when it attached; empty when it has caught up."""
     waiting: tuple[Id, ...]
     round: int = 0
-    """In one line: the last round that waits. Its broker may have died, and nobody else know it."""
+    """If it joins: the last round that it knows, perhaps from a broker that died before others."""
     joining: bool = False
     """It has joined a topic, and waits until older rounds can no longer come."""
+    settled: Vector | None = None
+    """In one line: what it will not ask for again, if that is not all that it has."""
 
 
 class Heard(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -231,6 +233,8 @@ class Heard(msgspec.Struct, frozen=True, tag=True, gc=False):
     """By topic: everything up to this round is among what the broker has, if that was asked for."""
     had: Vector = {}
     """What the broker has of these topics."""
+    repeated: tuple[Id, ...] = ()
+    """Of that, what stands at an earlier place in the line as well."""
 
 
 PEER_MESSAGES: tuple[type[Message], ...] = (

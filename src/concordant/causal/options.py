@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from concordant.causal.seen import REACH
 from concordant.machine.instant import MILLISECOND, SECOND, Duration
 
 Profile = Literal["local", "rounds"]
@@ -64,5 +65,5 @@ class ClientOptions(msgspec.Struct, frozen=True):
     """Events held back; the youngest goes, and is sent again."""
     outbox_count_max: int = 10_000
     """Publications that wait for their turn; beyond that, publishing is refused."""
-    flight_count_max: int = 1_000
+    flight_count_max: int = REACH
     """Publications under way to a broker; all of them are repeated when one is lost."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from concordant.causal.messages import Carried, Ordered
+from concordant.causal.messages import Carried, Id, Ordered
 from concordant.causal.vector import Vector
 from concordant.machine.effects import Delivery
 from concordant.machine.inputs import Record
@@ -73,6 +73,8 @@ class Released(msgspec.Struct, frozen=True, tag=True, gc=False):
     """In one order for all: what has a round up to this is, or is about to be, delivered."""
 
     round: int
+    repeated: tuple[Id, ...] = ()
+    """But for these, which were delivered at an earlier place, or were too old there."""
 
 
 class Gap(msgspec.Struct, frozen=True, tag=True, gc=False):

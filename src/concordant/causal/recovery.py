@@ -47,8 +47,7 @@ def recovered(
                 state.accept(record.number, record.context, record.round)
             case Moved():
                 state.session = record.session
-                inbox.move(record.topics, record.joined_at)
-                state.line.move(inbox.topics)
+                state.move(record.topics, record.joined_at, total=total)
             case Passed():
                 inbox.passed(record.carried, silent=record.silent)
                 if not record.silent:
@@ -58,10 +57,10 @@ def recovered(
                     else:
                         delivered.append(record.carried)
             case Released():
-                delivered += state.line.release(record.round)
+                delivered += state.line.release(record, inbox.topics)
             case Caught():
                 inbox.floor = copied(record.last)
-                inbox.finish()
+                state.finish(total=total)
             case Joined():
                 for topic in record.topics:
                     inbox.joining.pop(topic, None)

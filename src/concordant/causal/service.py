@@ -159,8 +159,9 @@ class Service:
             return
         session.heard_at = now
         state.round = max(state.round, ack.round)
-        if ack.last != session.acknowledged and join(
-            session.acknowledged, restricted(ack.last, session.topics)
+        settled = ack.last if ack.settled is None else ack.settled
+        if settled != session.acknowledged and join(
+            session.acknowledged, restricted(settled, session.topics)
         ):
             state.stability.touch(session.topics)
         if state.retained.log:
@@ -175,7 +176,8 @@ class Service:
             state.horizon.look(state.delivered)
             complete = {topic: self._complete(topic) for topic in session.topics}
             had = restricted(state.delivered, session.topics)
-            out.send(client, Heard(session.number, rounds, complete, had))
+            repeated = tuple(state.repeated)
+            out.send(client, Heard(session.number, rounds, complete, had, repeated))
         else:
             out.send(client, Heard(session.number, rounds))
 
@@ -207,22 +209,15 @@ class Service:
         return found
 
     def _complete(self, topic: str) -> int:
-        """Everything of the topic up to this round, of whatever broker, was delivered here."""
+        """Everything of the topic up to this round, of whatever broker, was delivered here, and
+        cannot be lost any longer."""
         broker, state = self._broker, self._broker.state
-        found = state.round
+        unsafe = state.safety.limit(topic, state.retained.log)
+        found = state.round if unsafe is None else min(state.round, unsafe - 1)
         for one in broker.members[topic]:
-            if one != broker.name and not self._buried(one, topic):
+            if one != broker.name and not broker.burial.buried(one, (topic,)):
                 found = min(found, state.horizon.reached.get(one, 0))
         return found
-
-    def _buried(self, origin: str, topic: str) -> bool:
-        """Is a broker dead, and all that exists of its events of a topic here?"""
-        state = self._broker.state
-        if origin not in state.flush.dead or not state.flush.done:
-            return False
-        kept = state.flush.final[origin].values()
-        reached = position(state.delivered, topic, origin)
-        return all(at.get(topic, 0) <= reached for at in kept)
 
     def _cut(self, client: str) -> None:
         session = self._broker.state.sessions.pop(client)
@@ -408,7 +403,7 @@ class Service:
         submit = held.submit
         event = submit.event
         state.submitted[client] = submit.number
-        if event.seq <= state.heard.get(event.source, 0):
+        if (event.source, event.seq) in state.heard:
             context = restricted(state.delivered, submit.topics)
         else:
             at = broker.order(event, submit.topics, out).at

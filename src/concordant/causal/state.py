@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import msgspec
 
 from concordant.causal.chance import Chance
 from concordant.causal.flush import Flush
 from concordant.causal.horizon import Horizon
-from concordant.causal.inbox import Inbox
+from concordant.causal.inbox import Inbox, Waiting
 from concordant.causal.line import Line
-from concordant.causal.messages import Attached, Ordered
+from concordant.causal.messages import Attached, Id, Ordered
 from concordant.causal.outbox import Outbox
 from concordant.causal.pace import Pace
 from concordant.causal.retained import Retained
+from concordant.causal.safety import Safety, Stale
+from concordant.causal.seen import Seen
 from concordant.causal.service import Held, Session
 from concordant.causal.stability import Stability
-from concordant.causal.vector import Vector, join
+from concordant.causal.vector import Vector, entries, join, restricted
 from concordant.machine.holdback import Holdback
 from concordant.machine.instant import Instant
 
@@ -37,6 +41,7 @@ class BrokerState(msgspec.Struct):
     shown: dict[str, int] = {}
     """By broker: the round that it has reached."""
     horizon: Horizon = msgspec.field(default_factory=Horizon)
+    safety: Safety = msgspec.field(default_factory=Safety)
     sessions: dict[str, Session] = {}
     detached: dict[str, int] = {}
     """By client: the last session that is over."""
@@ -44,9 +49,13 @@ class BrokerState(msgspec.Struct):
     """By client: what waits for its context."""
     submitted: dict[str, int] = {}
     """By client: the number of its last publication that was ordered."""
-    heard: dict[str, int] = {}
-    """By source: the last of its events that was delivered, to know what is submitted again. It
-    grows with the sources, of which a node admits so many (`publishers_max`), not with events."""
+    heard: Seen = msgspec.field(default_factory=Seen)
+    """What was delivered, to know what is submitted again. It grows with the sources, of which a
+    node admits so many (`publishers_max`), not with events."""
+    repeated: dict[Id, bool] = {}
+    """Events that were ordered once more, by another broker, at an earlier place in the line."""
+    stale: Stale | None = None
+    """What can be forgotten as soon as nothing of it can be repeated."""
     pushing: dict[str, dict[int, int]] = {}
     """By origin and number: how often an event is still to be pushed."""
     paces: dict[str, Pace] = {}
@@ -67,6 +76,7 @@ class BrokerState(msgspec.Struct):
             submissions={},
             shown={},
             horizon=Horizon(),
+            safety=Safety(),
             pulled={},
             pushing={},
             paces={},
@@ -108,6 +118,24 @@ class SubscriberState(msgspec.Struct):
         self.outbox.learn(context)
         self.inbox.newest = max(self.inbox.newest, round)
 
+    def move(self, topics: Iterable[str], joined_at: Mapping[str, int], *, total: bool) -> None:
+        """A new session with these topics."""
+        self.inbox.move(topics, joined_at)
+        if total:
+            self.inbox.last = self.line.move(self.inbox.last)
+
+    def begin(self, floors: list[Vector], missed: Iterable[Waiting]) -> None:
+        """All homes have answered."""
+        self.inbox.begin(floors, missed)
+        self.line.floor = max((n for one in floors for *_, n in entries(one)), default=0)
+
+    def finish(self, *, total: bool) -> None:
+        """The catch-up is over."""
+        fresh = tuple(self.inbox.fresh)
+        self.inbox.finish()
+        if total:
+            join(self.line.base, restricted(self.inbox.last, fresh))
+
     def accept(self, number: int, context: Vector, round: int) -> None:
         """A broker has ordered a publication."""
         self.outbox.settle(number)
@@ -120,7 +148,7 @@ class SubscriberState(msgspec.Struct):
             msgspec.msgpack.encode(self), type=SubscriberState
         )
         kept.inbox.interrupt()
-        kept.line.move(kept.inbox.topics)
+        kept.line.shown = None
         kept.outbox.turn(0)
         kept.outbox.news, kept.outbox.began_at = {}, 0
         kept.avoided, kept.homes, kept.heard_at, kept.leaving = {}, {}, {}, {}

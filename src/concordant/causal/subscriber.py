@@ -92,7 +92,7 @@ class Subscriber:
         self.name = name
         self._options = options or ClientOptions()
         self._informs = informs
-        self._total = total
+        self.total = total
         self._rules = Rules(
             name,
             members,
@@ -153,8 +153,8 @@ class Subscriber:
             case Heard():
                 if message.session == state.session and source in state.homes:
                     self._promise(message.rounds, out)
-                    if self._total:
-                        state.line.show(message.complete, message.had)
+                    if self.total:
+                        state.line.show(message.complete, message.had, message.repeated)
                         self._release(out)
             case Submitted():
                 self._accepted(now, source, message, out)
@@ -262,8 +262,7 @@ class Subscriber:
             state.leaving.pop(home, None)
         joined_at = state.inbox.to_join(topics)
         state.session += 1
-        state.inbox.move(topics, joined_at)
-        state.line.move(state.inbox.topics)
+        state.move(topics, joined_at, total=self.total)
         state.homes = dict.fromkeys(homes)
         state.attached, state.promised = False, {}
         out.persist(Moved(state.session, topics, joined_at))
@@ -279,7 +278,7 @@ class Subscriber:
             copied(inbox.last),
             tuple(inbox.fresh),
             len(state.homes) == 1,
-            self._total,
+            self.total,
         )
         for home, answer in state.homes.items():
             if answer is None:
@@ -297,7 +296,7 @@ class Subscriber:
         missed: list[Waiting] = [
             needs_of(one, self._rules.brokers) for answer in answers for one in answer.catchup
         ]
-        state.inbox.begin([one.floor for one in answers], missed)
+        state.begin([one.floor for one in answers], missed)
         if self._informs and state.context:  # an earlier life of it may have known more
             out.send(self._informs, self.known)
         gap = tuple(sorted({topic for one in answers for topic in one.gap}))
@@ -308,7 +307,8 @@ class Subscriber:
 
     def _leave(self, out: Outgoing) -> None:
         """Not before the new homes have answered: until then the old ones keep what is missing."""
-        if self.state.attached or not self.state.homes:
+        settled = not self.total or self.state.line.reached(self.state.inbox.topics)
+        if (self.state.attached and settled) or not self.state.homes:
             for broker, session in self.state.leaving.items():
                 out.send(broker, DetachHome(session))
 
@@ -362,7 +362,7 @@ class Subscriber:
         one = needs_of(carried, self._rules.brokers)
         if state.inbox.direct(one):
             self._pass(carried, out)
-            if self._total:
+            if self.total:
                 self._release(out)
             return
         state.inbox.put(one)
@@ -376,23 +376,23 @@ class Subscriber:
         for carried in inbox.ready():
             self._pass(carried, out)
         if inbox.caught_up:
-            inbox.finish()
+            self.state.finish(total=self.total)
             out.persist(Caught(copied(inbox.last)))
         if inbox.joining:
             self._promise({}, out)
-        if self._total:
+        if self.total:
             self._release(out)
 
     def _pass(self, carried: Carried, out: Outgoing) -> None:
         state, inbox = self.state, self.state.inbox
-        silent = inbox.silent(carried, again=self._total)
+        silent = inbox.silent(carried, again=self.total)
         out.persist(Passed(carried, silent))
         shown = self.state.inbox.shown(carried)
         inbox.passed(carried, silent=silent)
         if not silent:
             context = carried.context
             state.learn(context, 0)
-            if self._total:
+            if self.total:
                 state.line.put(carried)
             else:
                 state.position += 1
@@ -406,10 +406,11 @@ class Subscriber:
         state, line = self.state, self.state.line
         line.look(state.inbox.last)
         frontier = line.frontier(state.inbox.topics)
-        ready = line.release(frontier)
-        if ready:
-            out.persist(Released(frontier))
-        for carried in ready:
+        if not line.due(frontier, state.inbox.last):
+            return
+        released = Released(frontier, line.repeated)
+        out.persist(released)
+        for carried in line.release(released, state.inbox.topics):
             state.position += 1
             out.deliver(Delivery((self.state.inbox.shown(carried),), state.position))
 
@@ -436,10 +437,11 @@ class Subscriber:
 
     def _acknowledge(self, out: Outgoing) -> None:
         state, inbox = self.state, self.state.inbox
-        newest = inbox.newest if self._total else 0
+        newest = inbox.newest if inbox.joining else 0
         waiting = inbox.waiting_ids() if inbox.held_count else ()
         last, floor = copied(inbox.last), copied(inbox.floor)
-        ack = Ack(state.session, last, floor, waiting, newest, bool(inbox.joining))
+        settled = state.line.settled(last) if self.total else None
+        ack = Ack(state.session, last, floor, waiting, newest, bool(inbox.joining), settled)
         for home in state.homes:
             out.send(home, ack)
 
@@ -468,7 +470,7 @@ class Subscriber:
 
     def _start(self, now: Instant, given: Started, out: Outgoing) -> None:
         self.state, delivered, self.forgotten_count = recovered(
-            self.state, given.records, total=self._total
+            self.state, given.records, total=self.total
         )
         state, first = self.state, self.forgotten_count
         state.position = first + len(delivered)

@@ -117,12 +117,12 @@ class _World:
     @property
     def reached(self) -> int:
         """Brokers that have the first event."""
-        return sum(f"p{_FIRST}" in one.state.heard for one in self._brokers.values())
+        return sum(f"p{_FIRST}" in one.state.heard.runs for one in self._brokers.values())
 
     @property
     def last_holder(self) -> str:
         """Somebody who has the last event."""
-        have = [k for k, one in self._brokers.items() if f"p{self._last}" in one.state.heard]
+        have = [k for k, one in self._brokers.items() if f"p{self._last}" in one.state.heard.runs]
         return self._rng.choice(have)
 
 

@@ -20,7 +20,7 @@ from concordant.causal.inbox import ANY_TOPIC, needs_of
 from concordant.causal.messages import Carried, Ordered
 from concordant.causal.options import BrokerOptions, ClientOptions, Profile
 from concordant.causal.outgoing import Outgoing
-from concordant.causal.records import Accepted, Joined, Passed
+from concordant.causal.records import Accepted, Joined, Moved, Passed
 from concordant.causal.requests import Address, Migrate
 from concordant.causal.subscriber import Subscriber
 from concordant.causal.vector import Vector, copied, entries, join, position
@@ -183,6 +183,8 @@ class Watcher:
         self._context: dict[str, tuple[tuple[Id, ...], tuple[str, ...]]] = {}
         """By event: what its publisher had delivered and published."""
         self._passed: dict[tuple[str, str], tuple[int, str, int]] = {}
+        self._forgotten: set[tuple[str, str]] = set()
+        """Passed and not delivered, before a move: they come again."""
         """By client and event: round, origin and number."""
 
     def delivering(self, broker: Broker, ordered: Ordered) -> None:
@@ -244,6 +246,8 @@ class Watcher:
                     for record in effect.records:
                         if isinstance(record, Passed) and not record.silent:
                             self._pass(name, record.carried)
+                        elif isinstance(record, Moved) and machine.total:
+                            self._forgotten |= {one for one in self._passed if one[0] == name}
                         elif isinstance(record, Accepted):
                             self._accepted(name, f"{name}:{record.number}", record.broker)
                         elif isinstance(record, Joined) and self.seen.facts:
@@ -254,9 +258,11 @@ class Watcher:
 
     def _pass(self, name: str, carried: Carried) -> None:
         """Of an event that was ordered twice, the first in the line is the one delivered."""
-        known = self._passed.get((name, carried.event.id))
+        one = (name, carried.event.id)
+        known = None if one in self._forgotten else self._passed.get(one)
+        self._forgotten.discard(one)
         place = (carried.round, *carried.id)
-        self._passed[name, carried.event.id] = min(place, known) if known else place
+        self._passed[one] = min(place, known) if known else place
 
     def _accepted(self, name: str, event: str, broker: str) -> None:
         """The broker ordered it, or had it from another that did."""

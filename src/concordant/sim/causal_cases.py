@@ -22,9 +22,10 @@ from concordant.sim.scenario import Fault
 
 Members = dict[str, tuple[str, ...]]
 
-Mix = Literal["calm", "lossy", "crash", "suspicion", "migration", "two-homes"]
+Mix = Literal["calm", "lossy", "crash", "suspicion", "late", "migration", "two-homes"]
 MIXES: tuple[Mix, ...] = Mix.__args__  # type: ignore[attr-defined]
 """What a case has most of: loss of 5 %, of 30 %, dead brokers, brokers falsely held for dead,
+the same while most messages are so late that what such a broker ordered has reached few others,
 clients that move and change topics, clients with two homes."""
 
 PAPER: Members = {"T1": ("A", "B", "C"), "T2": ("A", "B", "D")}
@@ -36,7 +37,7 @@ def drawn(seed: int, *, profile: Profile = "local", mix: Mix = "calm") -> Case:
     rng = Random(f"{seed}/{profile}/{mix}/causal")
     members = _sparse_members(rng) if mix == "two-homes" else _members(rng)
     brokers = sorted({one for names in members.values() for one in names})
-    doomed = _doomed(rng, members, brokers) if mix in ("crash", "suspicion") else []
+    doomed = _doomed(rng, members, brokers) if mix in ("crash", "suspicion", "late") else []
     safe = [one for one in brokers if one not in doomed]
     two_homes = profile == "local" and (mix == "two-homes" or rng.random() < 0.15)
     clients = [
@@ -72,7 +73,7 @@ def drawn(seed: int, *, profile: Profile = "local", mix: Mix = "calm") -> Case:
         NetworkSpec(latency=Latency("uniform", low_us, low_us * rng.choice((2, 8, 30)))),
         duration,
         sync_us=rng.choice((0, 0, 0, 700)),
-        fanout=rng.choice((1, 2, 3)),
+        fanout=1 if mix == "late" else rng.choice((1, 2, 3)),
         lease_ms=rng.choice((40, 150, 150)),
     )
 
@@ -188,17 +189,23 @@ def _faults(
     heavy = mix == "lossy"
     yield Fault("loss", 0, duration, share=0.3 if heavy else 0.05)
     yield Fault("duplication", 0, duration, share=0.2 if heavy else 0.05)
-    share = rng.choice((0.3, 0.3, 0.9))
-    yield Fault("reordering", 0, duration, share=share, delay_ms=rng.choice((2, 10, 25)))
+    if mix == "late":
+        share, delay_ms = rng.choice((0.7, 0.9, 0.95)), rng.choice((40, 80))
+        yield Fault("reordering", 0, duration + 30, share=share, delay_ms=delay_ms)
+    else:
+        share = rng.choice((0.3, 0.3, 0.9))
+        yield Fault("reordering", 0, duration, share=share, delay_ms=rng.choice((2, 10, 25)))
     for broker in doomed:
         at_ms = rng.randint(26, duration - 10)
         if rng.random() < 0.5:  # just when something was published, which may then be lost
             at_ms = int(rng.choice(times)) + rng.randint(1, 3)
         if mix == "crash":
             yield Fault("crash", at_ms, rng.choice((5, 60, 1_000)), node=broker)
-        elif rng.random() < 0.5:
+        elif mix != "late" and rng.random() < 0.5:
             yield Fault("pause", at_ms, rng.choice((30, 200)), node=broker)
         else:
+            if mix == "late":
+                at_ms = int(rng.choice(times)) + rng.choice((3, 14, 22, 35, 50))
             others = [one for one in "ABCDE" if one != broker]
             yield Fault("suspicion", at_ms, 1, node=rng.choice(others), suspect=broker)
     for client in clients:

@@ -12,7 +12,6 @@ from random import Random
 
 import msgspec
 
-from concordant.errors import ConcordantError, UsageError
 from concordant.language import checked, parse
 from concordant.machine.detector import DetectorOptions
 from concordant.machine.inputs import Request
@@ -280,10 +279,8 @@ def play(case: Case, *, watch: Watch | None = None) -> Played:
         world.run(world.now + 2)
         faults.heal(world)  # of writes that had begun, one may have ended a node
         rested = _rest(world, case)
-    except UsageError:
-        raise
-    except ConcordantError as error:
-        broken = str(error)
+    except Exception as error:  # whatever it is, a machine broke: a finding with its seed
+        broken = f"{type(error).__name__}: {error}"
     return Played(case, world, recorder, rested, broken)
 
 
