@@ -10,7 +10,7 @@ from pathlib import Path
 
 from concordant.errors import UsageError
 
-FORMAT = 2
+FORMAT = 3
 
 
 def claim(folder: Path) -> None:

@@ -13,6 +13,7 @@ import pickle
 from collections import OrderedDict
 from functools import cache, lru_cache
 
+from concordant.memory import keep_freed
 from concordant.spark.job import Job
 from concordant.spark.state import digest_of
 from concordant.spark.step import Bucket
@@ -62,8 +63,10 @@ def settle() -> None:
     """What is loaded by the end of a first task stays: nobody has to look for garbage there.
 
     Spark's workers collect all garbage after every task, and look at every module's objects then.
+    The memory of a task stays as well, for the next one.
     """
     gc.freeze()
+    keep_freed()
 
 
 @lru_cache(maxsize=JOBS_MAX)
