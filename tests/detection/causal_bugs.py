@@ -770,13 +770,13 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Seen, "__contains__", contains)
 
 
-def _moved_with_all(self: Line, last: Vector) -> Vector:
+def _moved_with_all(self: Line, last: Vector, topics: dict[str, bool]) -> Vector:
     self.shown = None
-    self.complete = {topic: n for topic, n in self.complete.items() if topic in last}
+    self.complete = {topic: n for topic, n in self.complete.items() if topic in topics}
     self.waiting = {
         place: carried
         for place, carried in self.waiting.items()
-        if any(topic in last for topic in carried.at)
+        if any(topic in topics for topic in carried.at)
     }
     return last
 

@@ -302,8 +302,8 @@ class Broker:
             state.number = max(state.number, ordered.number)
 
     def _later_of(self, again: Ordered) -> Id:
-        """Of an event that two brokers have ordered, the one that is behind the other in the line.
-        What is no longer kept was let go by all."""
+        """Of an event that two brokers have ordered, the one that is behind the other in the line;
+        the first is still kept (`_forget`)."""
         event = again.event
         for one in self.state.retained.log.values():
             if one.event.seq == event.seq and one.event.source == event.source:

@@ -110,9 +110,9 @@ class Line(msgspec.Struct):
             for topic, row in last.items()
         }
 
-    def move(self, last: Vector) -> Vector:
+    def move(self, last: Vector, topics: dict[str, bool]) -> Vector:
         """Forget what was not let go, and topics that are no longer held; what is left."""
-        self.let = {topic: n for topic, n in self.let.items() if topic in last}
-        self.base = {topic: row for topic, row in self.base.items() if topic in last}
+        self.let = {topic: n for topic, n in self.let.items() if topic in topics}
+        self.base = {topic: row for topic, row in self.base.items() if topic in topics}
         self.shown, self.waiting, self.complete, self.repeated = None, {}, dict(self.let), ()
         return self.settled(last)

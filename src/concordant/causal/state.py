@@ -122,7 +122,7 @@ class SubscriberState(msgspec.Struct):
         """A new session with these topics."""
         self.inbox.move(topics, joined_at)
         if total:
-            self.inbox.last = self.line.move(self.inbox.last)
+            self.inbox.last = self.line.move(self.inbox.last, self.inbox.topics)
 
     def begin(self, floors: list[Vector], missed: Iterable[Waiting]) -> None:
         """All homes have answered."""
