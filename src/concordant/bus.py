@@ -19,8 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, TypeVar, overload
@@ -30,12 +29,13 @@ import msgspec
 from concordant.errors import ConcordantError, UsageError
 from concordant.machine.effects import Delivery
 from concordant.machine.instant import Duration
+from concordant.net.blocking import Blocking, BlockingHandler, Loop, Unawaited
 from concordant.net.caller import Caller, CallerOptions, MovedAway
 from concordant.net.cluster import address_of
 from concordant.net.entry import connect, entry_of, nats_parts, trusting
 from concordant.net.given import batch_of, given_of
 from concordant.net.handles import Pen, Reading
-from concordant.net.membership import Blocking, Membership
+from concordant.net.membership import Membership
 from concordant.net.node import Node, memory_cluster
 from concordant.net.roles import strategy_of
 from concordant.net.session import (
@@ -396,14 +396,14 @@ class BlockingBus:
     """A bus for programs without an event loop: it has one of its own, in a thread."""
 
     def __init__(self, url: str = "memory:", **options: Any) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._loop = Loop()
+        self._run = self._loop.run
         self._url = url
         self._options = options
         self._bus: Bus | None = None
 
     def __enter__(self) -> BlockingBus:
-        self._thread.start()
+        self._loop.start()
 
         async def enter() -> Bus:
             return await Bus(self._url, **self._options).__aenter__()
@@ -411,7 +411,7 @@ class BlockingBus:
         try:
             self._bus = self._run(enter())
         except BaseException:
-            self._end_loop()
+            self._loop.end()
             raise
         return self
 
@@ -420,20 +420,7 @@ class BlockingBus:
             if self._bus is not None:
                 self._run(self._bus.close())
         finally:
-            self._end_loop()
-
-    def _end_loop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except KeyboardInterrupt:
-            future.cancel()
-            raise
+            self._loop.end()
 
     @property
     def name(self) -> str:
@@ -455,7 +442,20 @@ class BlockingBus:
         async def begin() -> Planning | Transaction:
             return self._opened.transaction(kind)
 
-        return Blocking(self._run, self._run(begin()))
+        return Blocking(self._loop, self._run(begin()))
+
+    def participant(
+        self,
+        handler: BlockingHandler | None = None,
+        *,
+        take: TakeEvent | None = None,
+        cut: Cut | None = None,
+    ) -> Unawaited:
+        """As `Bus.participant`: what the handler does is not awaited, nor are the operations of
+        what is returned. `take` and `cut` are called in the thread of the bus, and must not wait
+        for it."""
+        work = self._opened.participant(self._loop.handler(handler), take=take, cut=cut)
+        return Unawaited(self._loop, self._run(work))
 
     def subscribe(self, text: str, **options: Any) -> BlockingSubscription:
         """As `Bus.subscribe`; to be entered by `with`, and read by `for`."""

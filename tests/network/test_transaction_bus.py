@@ -13,10 +13,12 @@ import pytest
 from concordant.bus import Aborted, Bus, Committed, Subscription
 from concordant.errors import PeerError, UsageError
 from concordant.net import overlay
+from concordant.net.blocking import Unawaited
 from concordant.net.cluster import cluster_from
 from concordant.net.host import Place
 from concordant.net.node import Node
 from concordant.net.roles import rendezvous
+from concordant.transact.client import Triggered
 from tests.network.nats_process import NatsProcess
 from tests.network.selling import run_selling
 from tests.ports import free_ports
@@ -235,6 +237,32 @@ def test_a_program_without_an_event_loop_has_transactions_as_well() -> None:
             tx.publish("Order", {"n": 2})
         assert isinstance(tx.outcome, Committed)
         assert [found.next(10).events[0].attributes["n"] for _ in range(2)] == [1, 2]
+
+
+def ring_up(trigger: Triggered, answer: Unawaited) -> None:
+    answer.publish("Receipt", {"n": trigger.event.attributes["n"]})
+
+
+async def test_a_program_without_an_event_loop_takes_part(tmp_path: Path) -> None:
+    """The till waits for what it does, in a thread of its own; a receipt is part of the sale."""
+
+    def sale(door: str) -> list[object]:
+        with (
+            Bus.blocking(door, name="shop") as shop,
+            Bus.blocking(door, name="till") as till,
+            shop.subscribe("Receipt", order="total strict") as receipts,
+        ):
+            registered = till.participant(ring_up)
+            registered.subscribe("rings", "Ring")
+            registered.advertise("receipts", "Receipt")
+            shop.participant().advertise("rings", "Ring")
+            with shop.transaction("open") as tx:
+                tx.trigger("till", "Ring", {"n": 7})
+            assert isinstance(tx.outcome, Committed)
+            return [receipts.next(10).events[0].attributes["n"]]
+
+    async with one_node(tmp_path) as door:
+        assert await asyncio.to_thread(sale, door) == [7]
 
 
 async def test_without_the_other_nodes_it_is_said_who_may_be_missing(

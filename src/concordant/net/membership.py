@@ -1,29 +1,23 @@
 """An application in transactions: it joins at the node of its name when it is first needed.
 
 A `Membership` hosts the application's client (`net.transactions.Door`) and leads its messages
-through the application's session. `Blocking` is a transaction for programs without an event loop.
-The module knows who joins where; sessions are the caller's matter.
+through the application's session. The module knows who joins where; sessions are the caller's
+matter.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from types import TracebackType
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from concordant.errors import ConcordantError, UsageError
 from concordant.net.caller import Caller
 from concordant.net.session import Joined
-from concordant.net.transactions import Cut, Door, Handler, Planning, TakeEvent, Transaction
+from concordant.net.transactions import Cut, Door, Handler, TakeEvent
 from concordant.net.tunnel import BROKER, Tunnel
-from concordant.transact.actions import Outcome
 
 AtHome = Callable[[Callable[[Caller], Awaitable[None]]], Awaitable[None]]
 """Asks at the door of the node that the name belongs to."""
-
-Run = Callable[[Coroutine[Any, Any, Any]], Any]
-"""Runs work on an event loop and waits for it."""
 
 
 class Membership:
@@ -79,34 +73,3 @@ class Membership:
             await asyncio.gather(self._joining, return_exceptions=True)
         if self._door is not None:
             await self._door.stop()
-
-
-class Blocking:
-    """A transaction by `with`; its operations are those of the transaction, without `await`."""
-
-    def __init__(self, run: Run, within: Planning | Transaction) -> None:
-        self._run = run
-        self._within = within
-
-    def __enter__(self) -> Blocking:
-        self._run(self._within.__aenter__())
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._run(self._within.__aexit__(kind, error, trace))
-
-    @property
-    def outcome(self) -> Outcome:
-        """Known after the block."""
-        return self._within.outcome
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._within, name)
-        if not asyncio.iscoroutinefunction(found):
-            return found
-        return lambda *given, **named: self._run(found(*given, **named))
