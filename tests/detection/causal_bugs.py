@@ -770,6 +770,18 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Seen, "__contains__", contains)
 
 
+@bug(
+    "an event that was too old comes after all, because two brokers ordered it",
+    "Causal",
+    "I2",
+    profile="rounds",
+    mix="late",
+    dies_at=266,
+)
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Inbox, "_had", lambda self, places: False)
+
+
 def _moved_with_all(self: Line, last: Vector, topics: dict[str, bool]) -> Vector:
     self.shown = None
     self.complete = {topic: n for topic, n in self.complete.items() if topic in topics}

@@ -291,24 +291,24 @@ class Broker:
         state.stability.touch(ordered.at)
         state.horizon.delivered(ordered.origin, ordered.round)
         source, seq = ordered.event.source, ordered.event.seq
-        if self.options.profile == "rounds":
-            if self._enough > 1:
-                state.safety.unsafe[ordered.id] = True
-            if (source, seq) in state.heard:
-                state.repeated[self._later_of(ordered)] = True
+        if self._enough > 1 and self.options.profile == "rounds":
+            state.safety.unsafe[ordered.id] = True
+        if (source, seq) in state.heard:
+            self._note_copy(ordered)
         state.retained.add(ordered)
         state.heard.add(source, seq)
         if ordered.origin == self.name:
             state.number = max(state.number, ordered.number)
 
-    def _later_of(self, again: Ordered) -> Id:
-        """Of an event that two brokers have ordered, the one that is behind the other in the line;
-        the first is still kept (`_forget`)."""
-        event = again.event
-        for one in self.state.retained.log.values():
+    def _note_copy(self, again: Ordered) -> None:
+        """Two brokers have ordered an event; the first of it is still kept, in one line."""
+        state, event = self.state, again.event
+        state.copies[again.id], later = {}, again
+        for one in state.retained.log.values():
             if one.event.seq == event.seq and one.event.source == event.source:
-                return max(one, again, key=lambda which: (which.round, which.origin)).id
-        return again.id
+                state.copies[again.id] = {topic: {one.origin: n} for topic, n in one.at.items()}
+                later = max(one, again, key=lambda which: (which.round, which.origin))
+        state.repeated[later.id] = True
 
     def know(self, topic: str, row: Mapping[str, int]) -> None:
         """Positions of a topic that is not served here lie in the past of something that is."""
@@ -465,6 +465,9 @@ class Broker:
             state.retained.drop(topics, stability.stable)
         elif state.retained.log:
             self._forget()
+        log = state.retained.log
+        state.copies = {one: at for one, at in state.copies.items() if one in log}
+        state.repeated = {one: True for one in state.repeated if one in log}
 
     def _forget(self) -> None:
         """In one line, an event is kept until it cannot come again at another place: whoever has
@@ -480,8 +483,6 @@ class Broker:
             for one in self.brokers
         ):
             state.retained.drop(state.stale.stable, state.stale.stable)
-            log = state.retained.log
-            state.repeated = {one: True for one in state.repeated if one in log}
             state.stale = None
 
     # --- contexts of clients from elsewhere ---------------------------------------------------

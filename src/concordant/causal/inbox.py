@@ -18,7 +18,7 @@ import msgspec
 from concordant.causal.messages import Carried, Id
 from concordant.causal.rounds import decode
 from concordant.causal.seen import Seen
-from concordant.causal.vector import Entry, Vector, join, lift, position, restricted
+from concordant.causal.vector import Entry, Vector, entries, join, lift, position, restricted
 from concordant.machine.holdback import Holdback
 from concordant.model.event import Event
 
@@ -55,8 +55,8 @@ class Inbox(msgspec.Struct):
     newest: int = 0
     """The largest round delivered or published (L)."""
     seen: Seen = msgspec.field(default_factory=Seen)
-    """What was delivered; once more, it is a repetition. It grows with the sources, not with
-    events."""
+    """What was delivered, or too old; once more, it is a repetition. It grows with the sources, not
+    with events."""
 
     def move(self, topics: Iterable[str], joined_at: Mapping[str, int]) -> None:
         """Begin again with these topics; those of `joined_at` want nothing old."""
@@ -176,7 +176,8 @@ class Inbox(msgspec.Struct):
 
     def silent(self, carried: Carried, *, again: bool = False) -> bool:
         """Is it nothing for the application? `again`: repetitions are somebody else's matter."""
-        if not again and (carried.event.source, carried.event.seq) in self.seen:
+        event = carried.event
+        if not again and (self._had(carried.again) or (event.source, event.seq) in self.seen):
             return True
         old = True
         for topic, n in carried.at.items():
@@ -187,14 +188,20 @@ class Inbox(msgspec.Struct):
                     old = False
         return old
 
+    def _had(self, places: Vector | None) -> bool:
+        """Was it passed at its first place, or too old there?"""
+        return places is not None and all(
+            n <= position(self.last, topic, origin) for topic, origin, n in entries(places)
+        )
+
     def passed(self, carried: Carried, *, silent: bool) -> None:
         """It was delivered, or silently passed."""
         for topic, n in carried.at.items():
             if topic in self.topics:
                 lift(self.last, topic, carried.origin, n)
+        self.seen.add(carried.event.source, carried.event.seq)
         if not silent:
             self.newest = max(self.newest, carried.round)
-            self.seen.add(carried.event.source, carried.event.seq)
 
     def shown(self, carried: Carried) -> Event:
         """The event under a topic that is held: its own, or the first that it is addressed to."""

@@ -174,6 +174,8 @@ class Carried(msgspec.Struct, frozen=True, tag=True, gc=False):
     ages: bytes
     """In the profile `rounds`: see `causal.rounds`."""
     event: Event
+    again: Vector | None = None
+    """Another broker ordered it as well, and its home had that before: there, if it is known."""
 
     @property
     def id(self) -> Id:

@@ -263,6 +263,9 @@ class Service:
         broker, state = self._broker, self._broker.state
         options = broker.options
         at = {topic: n for topic, n in ordered.at.items() if topic in session.topics}
+        again = state.copies.get(ordered.id)
+        if again:
+            again = restricted(again, session.topics)
         tip = self._tip(ordered, session)
         if tip is not None:
             return Carried(
@@ -274,6 +277,7 @@ class Service:
                 (tip,),
                 b"",
                 ordered.event,
+                again,
             )
         found = state.retained.candidates(ordered, session.topics, broker.topics, state.flush.final)
         ages = b""
@@ -295,6 +299,7 @@ class Service:
             tuple(found),
             ages,
             ordered.event,
+            again,
         )
 
     def _tip(self, ordered: Ordered, session: Session) -> Entry | None:

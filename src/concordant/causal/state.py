@@ -52,6 +52,8 @@ class BrokerState(msgspec.Struct):
     heard: Seen = msgspec.field(default_factory=Seen)
     """What was delivered, to know what is submitted again. It grows with the sources, of which a
     node admits so many (`publishers_max`), not with events."""
+    copies: dict[Id, Vector] = {}
+    """Events that were there already, ordered by another broker: where, if that is still kept."""
     repeated: dict[Id, bool] = {}
     """Events that were ordered once more, by another broker, at an earlier place in the line."""
     stale: Stale | None = None
