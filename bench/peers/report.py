@@ -23,11 +23,11 @@ class Round(msgspec.Struct, frozen=True):
 
     scan: Job
     match: Job
-    ours: tuple[Run, Run]
+    ours: list[Run]
     spark: SparkRun
 
     def our(self, part: Callable[[Run], float]) -> float:
-        return statistics.mean(map(part, self.ours))
+        return statistics.median(map(part, self.ours))
 
     @property
     def flink_matching(self) -> float:
@@ -246,6 +246,7 @@ def page(result: Result) -> str:
         symbols=result.symbols,
         matches=f"{result.matches:,}",
         rounds=len(result.pairs[0].rounds),
+        turns=len(result.pairs[0].rounds[0].ours),
         cores=result.cores,
         load=f"{result.load:.1f}",
         versions=versions,
@@ -301,8 +302,10 @@ The scan alone, into a sink that drops the rows:
   to the last row, planning included, in a session that has run the question before.
 - The start of a JVM is in none of these times. The first question to each took longer than the
   second by: {starts}.
-- {rounds} rounds; in each, the two sides take turns at each parallelism and mode. Times are
-  medians; ratios are taken within a round, and their median is shown with the least and the most.
+- {rounds} rounds; in each, the two sides take turns at each parallelism and mode, Flink once and
+  Concordant {turns} times: what takes a tenth of a second is doubled by one moment of another
+  program, what takes ten seconds is not. Times are medians; ratios are taken within a round, and
+  their median is shown with the least and the most.
 - CPU is the processor time of the process (for Flink of the whole JVM: its compiler and collector
   are in it, the cluster's start is not, being in both jobs); it suffers less from other programs.
 - {versions}.
