@@ -299,7 +299,7 @@ The scan alone, into a sink that drops the rows:
 - On Spark (`local[1]`, `local[2]`), one row for each way: the file read by Arrow into a checked
   batch and matched by Spark's workers, the matches dropped (`noop`); the same into Parquet; and
   with the file read by Spark's own CSV reader, shuffled by Spark, dropped. Times are from the call
-  to the last row, planning included, in a session that has run the question before.
+  to the last row, planning included, in a session that has run the question just before.
 - The start of a JVM is in none of these times. The first question to each took longer than the
   second by: {starts}.
 - {rounds} rounds; in each, the two sides take turns at each parallelism and mode, Flink once and
