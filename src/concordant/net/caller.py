@@ -45,6 +45,7 @@ from concordant.net.session import (
     Unstored,
     Welcome,
 )
+from concordant.net.tasks import ended
 from concordant.net.tunnel import Tunnel
 
 Connect = Callable[[], Awaitable[Channel]]
@@ -117,8 +118,7 @@ class Caller:
     async def stop(self) -> None:
         """Hang up."""
         if self._running is not None:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+            await ended(self._running)
         self._fail(UsageError("the bus is closed"))
 
     async def pen(self, source: str, *, drawn: bool = False) -> Pen:

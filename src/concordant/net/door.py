@@ -51,6 +51,7 @@ from concordant.net.session import (
     Unstored,
     Welcome,
 )
+from concordant.net.tasks import ended
 
 GREETING_S = 5.0
 """A connection that does not greet in this time is closed."""
@@ -201,9 +202,7 @@ class Session:
         finally:
             tasks = [sending, reading, *self._requests]
             tasks += [one for one in (self._publishing, self._storing) if one is not None]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await ended(*tasks)
 
     def leave(self) -> None:
         """The session is over; its subscriptions go on for a while, or as long as they have to."""

@@ -27,8 +27,9 @@ from concordant.machine.effects import Delivery
 from concordant.net import plain
 from concordant.net.handles import Pen, Reading
 from concordant.net.hosting import plain_topics
-from concordant.net.nats import NatsServer, ended, token_of
+from concordant.net.nats import NatsServer, token_of
 from concordant.net.session import Given, Subscribes
+from concordant.net.tasks import ended
 
 _DUPLICATES_S = 120.0
 """So long the server knows the positions it was given: one that is given again is dropped."""

@@ -21,6 +21,7 @@ from concordant.net.nats import NatsOptions, NatsServer
 from concordant.net.nodes_over_nats import options_of
 from concordant.net.session import Channel, MemoryChannel
 from concordant.net.status import Metric, label
+from concordant.net.tasks import ended
 
 RETRY_S = 0.5
 """So long after the cluster did not let it subscribe, the gateway asks again."""
@@ -119,8 +120,7 @@ class GatewayRole:
     async def stop(self) -> None:
         """End; the node keeps the subscription, and the next life goes on there."""
         if self._beginning is not None:
-            self._beginning.cancel()
-            await asyncio.gather(self._beginning, return_exceptions=True)
+            await ended(self._beginning)
         await self._gateway.stop()
         await self._caller.stop()
         await asyncio.gather(*self._sessions, return_exceptions=True)

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from concordant.errors import ConcordantError, UsageError
 from concordant.net.caller import Caller
 from concordant.net.session import Joined
+from concordant.net.tasks import ended
 from concordant.net.transactions import Cut, Door, Handler, TakeEvent
 from concordant.net.tunnel import BROKER, Tunnel
 
@@ -69,7 +70,6 @@ class Membership:
     async def stop(self) -> None:
         """What the application has stays at its broker; its open transactions abort in time."""
         if self._joining is not None:
-            self._joining.cancel()
-            await asyncio.gather(self._joining, return_exceptions=True)
+            await ended(self._joining)
         if self._door is not None:
             await self._door.stop()

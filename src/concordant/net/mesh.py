@@ -29,6 +29,7 @@ from concordant.net.link import (
     decode_frame,
     encode_frame,
 )
+from concordant.net.tasks import ended
 
 _TOLD_COUNT = 64
 """A peer is told that payloads were taken after so many, or when no more are there."""
@@ -126,9 +127,7 @@ class Links(ABC):
             if peer.writer is not None:
                 with contextlib.suppress(OSError):
                     peer.writer.write(encode_frame(Bye("the node stops")))
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await ended(*self._tasks)
 
     async def send(self, to: str, payload: bytes) -> None:
         """Let a payload go to a peer; waits while too much waits already."""

@@ -21,6 +21,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from concordant.errors import UsageError
+from concordant.net.tasks import ended
 
 try:
     from nats import errors as nats_errors
@@ -175,8 +176,7 @@ class NatsServer:
             return
         if connecting.done():
             raise self._refusal(connecting.exception())
-        connecting.cancel()
-        await asyncio.gather(connecting, return_exceptions=True)
+        await ended(connecting)
         await self.stop()
         raise self._refusal(self._last_error)
 
@@ -334,14 +334,3 @@ def _without_secret(url: str) -> str:
     """A server's address without user and password."""
     scheme, between, rest = url.rpartition("://")
     return f"{scheme}{between}{rest.rpartition('@')[2]}"
-
-
-async def ended(*tasks: asyncio.Task[None]) -> None:
-    """Cancel tasks and wait for them; more than once, because `asyncio.wait_for`, which nats-py
-    uses, may swallow the word."""
-    left = set(tasks)
-    while left:
-        for task in left:
-            task.cancel()
-        _, left = await asyncio.wait(left, timeout=0.1)
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -17,9 +17,9 @@ import msgspec
 from concordant.errors import PeerError, UsageError
 from concordant.machine.inputs import Message
 from concordant.net.carrier import WAITING_COUNT_MAX, MemoryCarrier, MeshCarrier
-from concordant.net.nats import ended
 from concordant.net.nats_links import NatsMesh
 from concordant.net.nats_topics import CoreTopics, DurableTopics, Topics
+from concordant.net.tasks import ended
 from concordant.wire.messages import Codec
 
 GATHERED_BYTES_MAX = 1 << 18

@@ -19,6 +19,7 @@ from nats.aio.msg import Msg
 
 from concordant.errors import UsageError
 from concordant.net.nats import NatsServer
+from concordant.net.tasks import ended
 
 CHUNK_BYTES_MAX = 1 << 18
 """What waits is sent in chunks of up to so many bytes, or fewer if the server takes only fewer."""
@@ -97,9 +98,7 @@ class Chunks:
             connection.close()
         if self._sending:
             _, late = await asyncio.wait(self._sending, timeout=_LATE_S)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+            await ended(*late)
         with suppress(Exception):  # no server, or closed: there is nothing to take back
             await self._subscription.unsubscribe()
 

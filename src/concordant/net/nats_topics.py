@@ -19,7 +19,8 @@ from nats.js import JetStreamContext, api
 from nats.js import errors as js_errors
 
 from concordant.errors import UsageError
-from concordant.net.nats import DurableOptions, NatsServer, ended, token_of
+from concordant.net.nats import DurableOptions, NatsServer, token_of
+from concordant.net.tasks import ended
 
 Take = Callable[[str, bytes], Awaitable[None]]
 """Called with a topic and what came on it; on return it was taken."""

@@ -42,6 +42,7 @@ from concordant.net.overlay import Overlay
 from concordant.net.roles import Make, Strategy, message_kinds, part_of, publisher_of
 from concordant.net.session import FRAME_BYTES_MAX, Channel, StreamChannel
 from concordant.net.status import Metric, Status, label
+from concordant.net.tasks import ended
 from concordant.net.tcp import Mesh
 from concordant.net.transactions import MESSAGES
 from concordant.order.client import Retired
@@ -461,8 +462,7 @@ class Node:
             return
         self._stopped = True
         if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
+            await ended(self._watching)
         if self._gateway is not None:
             await self._gateway.stop()
         for server in self._servers:

@@ -34,6 +34,7 @@ from concordant.model.event import Event
 from concordant.model.kind import Value
 from concordant.net.carrier import MemoryCarrier
 from concordant.net.host import Place
+from concordant.net.tasks import ended
 from concordant.route.compile import filters_of
 from concordant.route.filter import Filter
 from concordant.route.link import LinkOptions, Newer, Reliable
@@ -164,9 +165,7 @@ class Door:
                 found.exception()  # nobody may be waiting any longer
 
     async def stop(self) -> None:
-        for task in self._answering:
-            task.cancel()
-        await asyncio.gather(*self._answering, return_exceptions=True)
+        await ended(*self._answering)
         await self._place.stop()
 
     async def advertise(self, name: str, wanted: Filter | str) -> None:
