@@ -202,6 +202,8 @@ async def test_rubbish_on_a_nodes_subject_is_counted_and_changes_nothing(
             while sum(b.refused[kind] for kind in RUBBISH) < len(bodies):
                 await asyncio.sleep(0.01)
         await stranger.stop()
+        # On a busy machine a first connection between the two may break, and is made again.
+        assert set(b.refused) <= {*RUBBISH, "IncompleteReadError"}
 
 
 # --- the connection to a server -------------------------------------------------------------------
