@@ -7,6 +7,7 @@ module knows numbers and nothing of levels: who may be asked, and when, is for t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 
 import msgspec
@@ -117,6 +118,15 @@ class Incoming(msgspec.Struct):
         if not self.held.waiting:
             return [event]
         return [event, *self._follow()]
+
+    def accept_all(self, n: int, events: Sequence[Event]) -> list[Event]:
+        """The same for events with successive numbers from `n` on."""
+        if n > self.next or self.held.waiting:
+            return [one for i, event in enumerate(events) for one in self.accept(n + i, event)]
+        ready = list(events[self.next - n :])
+        self.next += len(ready)
+        self.known = max(self.known, self.next - 1)
+        return ready
 
     def hold(self, n: int, event: Event) -> None:
         """Keep an event whose turn is still to come."""

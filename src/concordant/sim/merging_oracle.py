@@ -131,7 +131,7 @@ def replay(log: tuple[Core, list[LogCommand]]) -> Replayed:
     core, commands = log
     found = Replayed(core)
     before: dict[tuple[str, int], Session] = {}
-    for command in commands:
+    for command in (one for each in commands for one in _single(each)):
         event = _event_of(command) if core.changes(command) else None
         core.apply(command)
         if event is not None:
@@ -148,12 +148,25 @@ def replay(log: tuple[Core, list[LogCommand]]) -> Replayed:
     return found
 
 
+def _single(command: LogCommand) -> Iterator[LogCommand]:
+    """One event is one step: that mergers take many together must not be seen."""
+    replace = msgspec.structs.replace
+    if isinstance(command, Put):
+        for i, event in enumerate(command.events):
+            yield replace(command, n=command.n + i, events=(event,))
+    elif isinstance(command, Take):
+        for i, item in enumerate(command.items):
+            yield replace(command, index=command.index + i, items=(item,))
+    else:
+        yield command
+
+
 def _event_of(command: LogCommand) -> Event | None:
     if isinstance(command, Put):
-        return command.event
-    return (
-        command.item.event if isinstance(command, Take) and isinstance(command.item, Ev) else None
-    )
+        return command.events[0]
+    if isinstance(command, Take) and isinstance(command.items[0], Ev):
+        return command.items[0].event
+    return None
 
 
 def _follow(found: Replayed, owed: Owed, session: Session) -> None:
@@ -175,7 +188,7 @@ def _follow(found: Replayed, owed: Owed, session: Session) -> None:
         elif isinstance(item, Ev):
             assert owed.matcher is not None
             owed.items.append((index, item))
-            for events, _ in owed.matcher.feed(item.event):
+            for events, _ in owed.matcher.feed((item.event,)):
                 owed.relations.append((index, tuple(event.id for event in events)))
     owed.seen = session.end
 
@@ -292,7 +305,7 @@ def _total_order(played: Played) -> Verdict:
     fed: dict[str, dict[str, bool]] = {}
     for client in played.case.subscribes:
         records = (one for one in played.world.places[client].log if isinstance(one, Fed))
-        fed[client] = {one.event.id: True for one in records}
+        fed[client] = {item.event.id: True for one in records for item in one.kept.items}
     for (one, mine), (other, theirs) in combinations(fed.items(), 2):
         common = [event for event in mine if event in theirs]
         checked += len(common)
@@ -314,7 +327,10 @@ def _fed(log: Iterable[msgspec.Struct]) -> Iterator[tuple[Told, list[tuple[int, 
             current[name] = (name, record.session, name_of(record.wanted.signature))
             sessions[current[name]] = []
         elif isinstance(record, Fed):
-            sessions[current[record.name]].append((record.index, record.ts, record.event.id))
+            sessions[current[record.name]] += [
+                (index, item.ts, item.event.id)
+                for index, item in enumerate(record.kept.items, record.kept.index)
+            ]
     return iter(sessions.items())
 
 

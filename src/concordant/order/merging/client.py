@@ -12,6 +12,7 @@ if its merger has given it up, a new one begins with the queues of another subsc
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -26,7 +27,7 @@ from concordant.model.topic import Schemas
 from concordant.order.client import Published, foreign
 from concordant.order.merging.inflow import NEVER, Inflow
 from concordant.order.merging.matcher import Correlating, Matcher, Plain
-from concordant.order.merging.merge import awaited, first_head, unmarked
+from concordant.order.merging.merge import due, first_head, unmarked
 from concordant.order.merging.messages import (
     Accepted,
     Advance,
@@ -56,7 +57,7 @@ from concordant.order.merging.records import (
     Through,
 )
 from concordant.order.merging.stamps import ALL, beyond, passed
-from concordant.order.merging.stream import Stream, Wanted, wanted
+from concordant.order.merging.stream import Kept, Stream, Wanted, wanted
 
 _TICK = "tick"
 _KNOWN = frozenset({Accepted, Elsewhere, Batch, Ended, Queues})
@@ -201,15 +202,28 @@ class MergedClient(MergedPublisher):
             return
         inflow = stream.inflow
         inflow.take_in(now, batch)
-        while (item := inflow.take(now)) is not None:
-            if isinstance(item, Cut):
-                self._donate(stream, item, cause, out)
-            if stream.take(now, item):
-                self._began(stream, cause, out)
-            elif stream.stage == "waiting":
-                self._complete(stream, cause, out)
+        index, items = inflow.take_all()
+        for kind, run in groupby(items, type):
+            some = tuple(run)
+            if kind is Ev:
+                stream.keep(Kept(index, some))  # type: ignore[arg-type]  # `kind` says it
+            else:
+                for number, item in enumerate(some, index):
+                    self._told(now, stream, number, item, cause, out)
+            index += len(some)
         self._merge(now, cause, out)
         self._pull(now, stream, cause, out, overdue=False)
+
+    def _told(
+        self, now: Instant, stream: Stream, index: int, item: Item, cause: int, out: list[Effect]
+    ) -> None:
+        """An item that is no event."""
+        if isinstance(item, Cut):
+            self._donate(stream, item, cause, out)
+        if stream.take(now, item):
+            self._began(stream, index + 1, cause, out)
+        elif stream.stage == "waiting":
+            self._complete(stream, cause, out)
 
     # --- joining ------------------------------------------------------------------------------
 
@@ -234,7 +248,7 @@ class MergedClient(MergedPublisher):
         self._to_all(merger, stream.attach(), cause, out)
         self._pull(now, stream, cause, out, overdue=False)
 
-    def _began(self, stream: Stream, cause: int, out: list[Effect]) -> None:
+    def _began(self, stream: Stream, next: int, cause: int, out: list[Effect]) -> None:
         matcher = self._matcher(stream.wanted)
         # Those of an earlier cut are void, and must not come back after a crash either.
         queues = stream.queues if stream.queues_cut == stream.cut else b""
@@ -243,7 +257,7 @@ class MergedClient(MergedPublisher):
         name = stream.name
         self._matchers[name] = matcher
         kept = tuple(stream.waiting)
-        begun = Begun(name, stream.inflow.next, passed(stream.frontier), queues, kept)
+        begun = Begun(name, next, passed(stream.frontier), queues, kept)
         stream.queues = b""
         out.append(Persist((begun,), cause))
         out.append(_subscribed(stream.wanted, cause))
@@ -261,8 +275,10 @@ class MergedClient(MergedPublisher):
             return
         copy = self._matcher(stream.wanted)
         copy.load(self._matchers[stream.name].save())
-        for kept in stream.waiting[stream.fed :]:
-            copy.feed(kept.item.event)
+        fed = stream.fed
+        for kept in stream.waiting:
+            copy.feed([item.event for item in kept.items[fed:]])
+            fed = 0
         queues = Queues(cut.joiner, cut.session, cut.cut, copy.save())
         out.append(Send(cut.joiner.partition(" ")[0], (queues,), cause))
 
@@ -307,30 +323,31 @@ class MergedClient(MergedPublisher):
         """Feed what no stream can come before (Wilkin 2015, fig. 3.7, corrected)."""
         fed: list[Fed] = []
         found: list[Delivery] = []
-        streams = self._state.streams
-        while True:
-            first = first_head(streams.values())
-            if first is None or first.stage != "live" or awaited(first, streams.values()):
+        streams = self._state.streams.values()
+        while (first := first_head(streams)) is not None and first.stage == "live":
+            kept = due(first, streams)
+            if not kept.items:
                 break
-            kept = first.pop()
-            item = kept.item
-            fed.append(Fed(first.name, kept.index, item.ts, item.event))
-            self._state.reached = max(self._state.reached, item.ts)
-            found += self._feed(first, item)
+            first.pop(len(kept.items))
+            fed.append(Fed(first.name, kept))
+            found += self._feed(first, kept)
         if fed:
             out.append(Persist(tuple(fed), cause))
         if found:
             out.append(Deliver(tuple(found), cause))
         self._ask_for_marks(cause, out, again=False)
 
-    def _feed(self, stream: Stream, item: Ev) -> list[Delivery]:
-        positions, found = self._state.positions, []
-        for events, key in self._matchers[stream.name].feed(item.event):
-            one = stream.wanted
-            name = "" if one.subscription is None else one.subscription.name
-            positions[name] = positions.get(name, 0) + 1
-            found.append(Delivery(events, positions[name], True, name, one.number, key))
-        return found
+    def _feed(self, stream: Stream, kept: Kept) -> list[Delivery]:
+        state, one = self._state, stream.wanted
+        state.reached = max(state.reached, kept.items[-1].ts)
+        found = self._matchers[stream.name].feed([item.event for item in kept.items])
+        name = "" if one.subscription is None else one.subscription.name
+        first = state.positions.get(name, 0) + 1
+        state.positions[name] = first - 1 + len(found)
+        return [
+            Delivery(events, position, True, name, one.number, key)
+            for position, (events, key) in enumerate(found, first)
+        ]
 
     def _ask_for_marks(self, cause: int, out: list[Effect], *, again: bool) -> None:
         for one, ts in unmarked(self._state.streams.values(), again=again):
@@ -425,15 +442,13 @@ class MergedClient(MergedPublisher):
         elif isinstance(record, Begun):
             self._recall_begun(record)
         elif isinstance(record, Fed):
-            stream = state.streams[record.name]
-            if stream.head is not None and stream.head.index == record.index:
-                stream.pop()
+            stream, kept = state.streams[record.name], record.kept
+            if stream.waiting and stream.head_index == kept.index:
+                stream.pop(len(kept.items))
             else:
-                stream.inflow.next = record.index + 1
-            item = Ev(record.ts, record.event)
-            stream.frontier = max(stream.frontier, beyond(item, mixed=stream.mixed))
-            state.reached = max(state.reached, record.ts)
-            return self._feed(stream, item)
+                stream.inflow.next = kept.index + len(kept.items)
+            stream.frontier = max(stream.frontier, beyond(kept.items[-1], mixed=stream.mixed))
+            return self._feed(stream, kept)
         return []
 
     def _recall_begun(self, record: Begun) -> None:
@@ -449,7 +464,7 @@ class MergedClient(MergedPublisher):
         state = self._state
         waiting = self._offered_count
         for one in state.streams.values():
-            waiting += one.waiting_count + len(one.inflow.held) + (one.stage != "live")
+            waiting += one.waiting_count + one.inflow.count + (one.stage != "live")
         return waiting + len(state.leaving)
 
     def snapshot(self) -> bytes:

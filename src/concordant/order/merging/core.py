@@ -8,8 +8,12 @@ longer true changes nothing. Terms of the thesis: Wilkin 2015, figures 3.4 and 3
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import groupby
+
 import msgspec
 
+from concordant.machine.instant import Instant
 from concordant.model.event import Event
 from concordant.order.merging.filters import ALL, Filter, union
 from concordant.order.merging.messages import (
@@ -170,10 +174,9 @@ class Core(msgspec.Struct):
         """Would it change anything? What would not need not be logged."""
         match command:
             case Put():
-                return command.n == self.last.get(command.publisher, 0) + 1
+                return bool(self._new_events(command))
             case Take():
-                side = command.side
-                return command.life == self.life and command.index == self.next[side]
+                return bool(self._new_items(command))
             case Attach() | Link():
                 return self._is_new(command)
             case Detach():
@@ -191,37 +194,68 @@ class Core(msgspec.Struct):
 
     # --- events -------------------------------------------------------------------------------
 
+    def _new_events(self, command: Put) -> tuple[Event, ...]:
+        """Those whose turn it is."""
+        known = self.last.get(command.publisher, 0) + 1 - command.n
+        return command.events[known:] if known >= 0 else ()
+
+    def _new_items(self, command: Take) -> tuple[Item, ...]:
+        """Those whose turn it is."""
+        known = self.next[command.side] - command.index
+        return command.items[known:] if known >= 0 and command.life == self.life else ()
+
     def _put(self, command: Put) -> None:
-        if command.n == self.last.get(command.publisher, 0) + 1:
-            self.last[command.publisher] = command.n
-            self._emit(command.event, max(self.ts + 1, command.hint))
+        events = self._new_events(command)
+        if events:
+            self.last[command.publisher] = command.n + len(command.events) - 1
+            self._place(events, command.hint)
 
     def _take(self, command: Take) -> None:
-        side = command.side
-        if not self.live or command.life != self.life or command.index != self.next[side]:
+        if not self.live:
             return
-        self.next[side] += 1
-        item = command.item
+        side, items = command.side, self._new_items(command)
+        self.next[side] += len(items)
         if self.stamped:
-            self.frontiers[side] = max(self.frontiers[side], beyond(item, mixed=self.mixed(side)))
-        if isinstance(item, Ev):
-            self._emit(item.event, item.ts if self.stamped else max(self.ts + 1, command.hint))
-        elif isinstance(item, Widened):
+            for item in items:
+                place = beyond(item, mixed=self.mixed(side))
+                self.frontiers[side] = max(self.frontiers[side], place)
+                if isinstance(item, Ev):
+                    self._emit((item,))
+                else:
+                    self._obey(side, item)
+                self._pass_on()
+            return
+        for event, run in groupby(items, lambda item: type(item) is Ev):
+            if event:
+                self._place([item.event for item in run if isinstance(item, Ev)], command.hint)
+            else:
+                for item in run:
+                    self._obey(side, item)
+
+    def _obey(self, side: int, item: Item) -> None:
+        """What a parent says that is no event."""
+        if isinstance(item, Widened):
             self.in_force[side] = item.version
             oldest = min(self.in_force)
             self.requested = [one for one in self.requested if one.version >= oldest]
             self._activate()
-        if self.stamped:
-            self._pass_on()
 
-    def _emit(self, event: Event, ts: int) -> None:
-        """One event is one step: its place in the streams of all who want it (erratum 1)."""
-        if not self.waits:
-            self.ts = ts
-        item, topic = Ev(ts, event), event.topic
+    def _place(self, events: Sequence[Event], hint: Instant) -> None:
+        """Events get their times here, one after the other."""
+        first = max(self.ts + 1, hint)
+        self.ts = first + len(events) - 1
+        self._emit([Ev(ts, event) for ts, event in enumerate(events, first)])
+
+    def _emit(self, items: Sequence[Ev]) -> None:
+        """One event is one step: its place in the streams of all who want it (erratum 1). Events
+        that come together are put there together, in the same order everywhere."""
+        topics = {item.event.topic for item in items}
         for session in self.sessions.values():
-            if topic in session.whole or session.filter.passes(event):
-                session.items.append(item)
+            if topics.issubset(session.whole):
+                session.items += items
+            else:
+                passes = session.filter.passes
+                session.items += [item for item in items if passes(item.event)]
 
     # --- progress -----------------------------------------------------------------------------
 

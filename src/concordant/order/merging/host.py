@@ -9,6 +9,7 @@ large. The host knows who hosts what (`overlay`), and nothing of subscriptions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import msgspec
 
@@ -38,7 +39,7 @@ from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.overlay import SIDES, hosts_of, name_of, signature_named
 from concordant.order.merging.part import Part, encode
 from concordant.order.replication import Outbox, Replica
-from concordant.order.streams import Numbered
+from concordant.order.streams import Numbered, Stream
 
 _WORK = "work"
 _TICK = "tick"
@@ -80,8 +81,12 @@ class MergerHost:
         cause = given.cause
         if isinstance(given, Received):
             self._check(given.messages)
-            for message in given.messages:
-                self._receive(now, given.source, message)
+            for offered, run in groupby(given.messages, _stream_of):
+                if offered is not None:
+                    self._offered(now, given.source, offered[1], list(run))  # type: ignore[arg-type]
+                    continue
+                for message in run:
+                    self._receive(now, given.source, message)
         elif isinstance(given, TimerFired):
             for name in given.names:
                 if name == _TICK:
@@ -124,9 +129,14 @@ class MergerHost:
     def _check(self, messages: tuple[Message, ...]) -> None:
         """Refuse a batch before anything has changed."""
         new: dict[str, bool] = {}
+        stream = None
         for message in messages:
             if type(message) not in _KNOWN:
                 raise PeerError(f"a host of mergers was sent a {type(message).__name__}")
+            if isinstance(message, Numbered):
+                if message.stream is stream:  # as the one before
+                    continue
+                stream = message.stream
             if not isinstance(message, Suspected | Trusted):
                 name = _merger_of(message)
                 if isinstance(message, Batch):
@@ -191,9 +201,7 @@ class MergerHost:
         name = _merger_of(message)
         part = self._part(now, name)
         self._state.dirty[name] = True
-        if isinstance(message, Numbered):
-            self._offered(part, source, message)
-        elif isinstance(message, Pull):
+        if isinstance(message, Pull):
             part.pulled(now, source, message)
         elif isinstance(message, Batch):
             part.take_in(now, SIDES.index(_side_of(message)), message)
@@ -215,12 +223,18 @@ class MergerHost:
                 part.replica.receive(now, replicas.index(source), message, self._outbox(name))
                 part.turned(now, self._options)
 
-    def _offered(self, part: Part, source: str, message: Numbered) -> None:
+    def _offered(self, now: Instant, source: str, topic: str, offered: list[Numbered]) -> None:
+        """Events of a publisher, in runs of successive numbers."""
+        name = name_of((topic,))
+        part = self._part(now, name)
+        self._state.dirty[name] = True
         if part.replica.leading:
-            part.offer(source, message.n, message.event, self._options)
+            for _, group in groupby(enumerate(offered), lambda one: one[1].n - one[0]):
+                run = [one for _, one in group]
+                part.offer(source, run[0].n, [one.event for one in run], self._options)
         elif part.replica.leader != part.replica.me:
-            leader = self._replicas(part.name)[part.replica.leader]
-            self._post(source, Elsewhere(message.stream[1], leader))
+            leader = self._replicas(name)[part.replica.leader]
+            self._post(source, Elsewhere(topic, leader))
 
     def _doubt(self, now: Instant, message: Suspected | Trusted) -> None:
         if isinstance(message, Suspected):
@@ -330,6 +344,11 @@ def _merger_of(message: Message) -> str:
     name = message.merger if isinstance(message, _ADDRESSED) else message.log  # type: ignore[attr-defined]
     assert isinstance(name, str)
     return name
+
+
+def _stream_of(message: Message) -> Stream | None:
+    """The stream that an event is numbered in; None for other messages."""
+    return message.stream if isinstance(message, Numbered) else None
 
 
 def _side_of(batch: Batch) -> str:

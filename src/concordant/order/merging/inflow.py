@@ -26,6 +26,9 @@ class Inflow(msgspec.Struct):
     consumer: Consumer
     session: int
     held: Holdback[int, Item]
+    """Items ahead of one that is missing."""
+    ready: list[Item] = []
+    """Items whose turn has come, and that were not taken yet."""
     next: int = 0
     """The next index to be taken."""
     end: int = 0
@@ -35,7 +38,7 @@ class Inflow(msgspec.Struct):
     asked_at: Instant = NEVER
     heard_at: Instant = NEVER
     moved_at: Instant = 0
-    """When the next item was there last."""
+    """When nothing was missing last."""
     frontier: Place = NOWHERE
     """What follows lies beyond."""
     marked: int = 0
@@ -46,23 +49,48 @@ class Inflow(msgspec.Struct):
         self.heard_at = now
         if batch.base > self.next:
             self.held.drain(lambda index: index < batch.base)
+            del self.ready[: batch.base - self.next]
             self.next = batch.base
-        for index, item in enumerate(unpacked(batch.items), batch.first):
-            if index >= self.next:
+        items = unpacked(batch.items)
+        if batch.first > self.due:
+            for index, item in enumerate(items, batch.first):
                 self.held.put(index, item)
+            return
+        new = items[self.due - batch.first :][: self.held.count_max - len(self.ready)]
+        if not new:
+            return
+        self.moved_at = now
+        self.ready += new
+        if len(self.held):
+            self.held.drain(lambda index: index < self.due)
+            while (item := self.held.take(self.due)) is not None:
+                self.ready.append(item)
+
+    @property
+    def due(self) -> int:
+        """The next index that is not here."""
+        return self.next + len(self.ready)
+
+    @property
+    def count(self) -> int:
+        """Items that are here and were not taken."""
+        return len(self.ready) + len(self.held)
 
     @property
     def head(self) -> Item | None:
         """The next item, if it is there, left where it is."""
-        return self.held.waiting.get(self.next)
+        return self.ready[0] if self.ready else None
 
-    def take(self, now: Instant) -> Item | None:
-        """The next item, if it is there."""
-        item = self.held.take(self.next)
-        if item is not None:
-            self.next += 1
-            self.moved_at = now
-        return item
+    def take(self) -> Item:
+        """The next item, which is there."""
+        self.next += 1
+        return self.ready.pop(0)
+
+    def take_all(self) -> tuple[int, list[Item]]:
+        """Everything whose turn has come, and the index of the first."""
+        first, items = self.next, self.ready
+        self.next, self.ready = self.due, []
+        return first, items
 
     def wish(
         self,
@@ -79,7 +107,7 @@ class Inflow(msgspec.Struct):
         if overdue and self.asked_at != NEVER:
             unanswered = self.asked_at > self.heard_at and now - self.asked_at > options.repeat_us
             gap = len(self.held) > 0 and now - self.moved_at > options.repeat_us
-            gap = gap and self.held.least() != self.next and now - self.asked_at > options.repeat_us
+            gap = gap and now - self.asked_at > options.repeat_us
             again = unanswered or gap or now - self.asked_at > options.idle_us
             if unanswered:
                 self.replica = (self.replica + 1) % options.replication.replica_count
@@ -89,7 +117,4 @@ class Inflow(msgspec.Struct):
             return None
         self.end = max(self.end, ahead)
         self.asked_at = now
-        start = self.next
-        while start in self.held:
-            start += 1
-        return Pull(self.merger, self.consumer, self.session, done, start, self.end, again)
+        return Pull(self.merger, self.consumer, self.session, done, self.due, self.end, again)

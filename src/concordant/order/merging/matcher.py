@@ -1,12 +1,12 @@
 """What a stream is fed to: the engine for one conjunction, or nothing but a counter.
 
-A matcher takes events one at a time and returns what is to be delivered. Its state can be copied to
+A matcher takes events in their order and returns what is to be delivered. Its state can be copied to
 another subscriber of the same conjunction, which then finds the same relations from there on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from concordant.correlate.engine import Engine
@@ -23,7 +23,7 @@ Found = tuple[tuple[Event, ...], tuple[Value, ...]]
 class Matcher(Protocol):
     """One conjunction's queues."""
 
-    def feed(self, event: Event) -> list[Found]: ...
+    def feed(self, events: Sequence[Event]) -> list[Found]: ...
 
     def save(self) -> bytes: ...
 
@@ -33,8 +33,8 @@ class Matcher(Protocol):
 class Plain:
     """Every event is delivered as it is."""
 
-    def feed(self, event: Event) -> list[Found]:
-        return [((event,), ())]
+    def feed(self, events: Sequence[Event]) -> list[Found]:
+        return [((event,), ()) for event in events]
 
     def save(self) -> bytes:
         return b""
@@ -49,8 +49,8 @@ class Correlating:
     def __init__(self, subscription: Subscription, schemas: Schemas) -> None:
         self._engine = Engine(compile_plan([subscription], schemas), time_ordered=False)
 
-    def feed(self, event: Event) -> list[Found]:
-        return [(one.events, one.key) for one in self._engine.step((event,))]
+    def feed(self, events: Sequence[Event]) -> list[Found]:
+        return [(one.events, one.key) for one in self._engine.step(events)]
 
     def save(self) -> bytes:
         return self._engine.save()

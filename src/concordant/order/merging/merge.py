@@ -10,10 +10,11 @@ an event at hand, or its frontier has passed (Wilkin 2015, figure 3.7, corrected
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from operator import itemgetter
 
 from concordant.order.merging.messages import Ev
 from concordant.order.merging.stamps import ALL, Place, place_of
-from concordant.order.merging.stream import Stream
+from concordant.order.merging.stream import Kept, Stream
 
 
 def first_head(streams: Collection[Stream]) -> Stream | None:
@@ -21,26 +22,36 @@ def first_head(streams: Collection[Stream]) -> Stream | None:
     if len(streams) == 1:
         (only,) = streams
         return only if only.head is not None else None
-    heads = [one for one in streams if one.head is not None]
-    return min(heads, key=_order) if heads else None
+    heads = [(order(one, one.head), one) for one in streams if one.head is not None]
+    return min(heads, key=itemgetter(0))[1] if heads else None
 
 
-def _order(stream: Stream) -> tuple[int, str, tuple[str, str]]:
-    head = stream.head
-    assert head is not None
-    return (head.item.ts, head.item.event.topic if stream.stamped else "", stream.key)
+def order(stream: Stream, item: Ev) -> tuple[int, str, tuple[str, str]]:
+    """The place of an event among those of all streams."""
+    return (item.ts, item.event.topic if stream.stamped else "", stream.key)
 
 
-def awaited(first: Stream, streams: Collection[Stream]) -> list[Stream]:
-    """Streams that may still bring something that belongs before the event at hand."""
+def due(first: Stream, streams: Collection[Stream]) -> Kept:
+    """The events of the first stream that may be fed before anything else, perhaps none."""
+    run = first.run
     if len(streams) == 1:
-        return []
-    head = first.head
-    assert head is not None
+        return run
+    heads = (order(one, one.head) for one in streams if one.head is not None and one is not first)
+    bound = min(heads, default=None)
+    count = 0
+    for item in run.items:
+        if bound is not None and order(first, item) > bound or awaited(first, item, streams):
+            break
+        count += 1
+    return run.between(0, count)
+
+
+def awaited(first: Stream, item: Ev, streams: Collection[Stream]) -> list[Stream]:
+    """Streams that may still bring something that belongs before an event of the first one."""
     return [
         one
         for one in streams
-        if one.head is None and one is not first and one.frontier < _bound(one, first, head.item)
+        if one.head is None and one is not first and one.frontier < _bound(one, first, item)
     ]
 
 
@@ -53,11 +64,11 @@ def _bound(one: Stream, first: Stream, item: Ev) -> Place:
 
 def unmarked(streams: Collection[Stream], *, again: bool) -> Iterator[tuple[Stream, int]]:
     """Streams that others wait for, and the time that they have to pass; each once unless again."""
-    first = first_head(streams)
-    if first is None:
+    first = first_head(streams) if len(streams) > 1 else None
+    if first is None or first.head is None:
         return
-    ts = max(one.waiting[-1].item.ts for one in streams if one.head is not None)
-    for one in awaited(first, streams):
+    ts = max(one.last.ts for one in streams if one.head is not None)
+    for one in awaited(first, first.head, streams):
         if one.stage != "attaching" and (again or ts > one.marked):
             one.marked = ts
             yield one, ts

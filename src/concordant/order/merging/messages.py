@@ -73,21 +73,21 @@ Item = Ev | Widened | Start | Cut | Live | Past
 
 
 class Put(msgspec.Struct, frozen=True, tag="put", array_like=True, gc=False):
-    """Root: the next event of a publisher."""
+    """Root: the next events of a publisher, numbered from `n`."""
 
     publisher: str
     n: int
-    event: Event
+    events: tuple[Event, ...]
     hint: Instant
 
 
 class Take(msgspec.Struct, frozen=True, tag="take", array_like=True, gc=False):
-    """The next item of a parent."""
+    """The next items of a parent, from `index` on."""
 
     life: int
     side: int
     index: int
-    item: Item
+    items: tuple[Item, ...]
     hint: Instant
 
 

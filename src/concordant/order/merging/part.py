@@ -7,7 +7,7 @@ of it except the log is forgotten in a crash and comes back from repeated messag
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -104,7 +104,8 @@ class Part(msgspec.Struct):
         entries = replica.committed(self.applied)
         for entry in entries:
             self.core.apply(_commands.decode(entry))
-            self.logged.pop(entry, None)
+            if self.logged:
+                self.logged.pop(entry, None)
         self.applied += len(entries)
         return bool(entries)
 
@@ -120,12 +121,14 @@ class Part(msgspec.Struct):
         self.taken_to = list(self.core.frontiers)
         for entry in self.replica.logged(self.applied) if self.replica.leading else ():
             command = _commands.decode(entry)
-            if isinstance(command, Put) and command.n == self._known(command.publisher) + 1:
-                self.known[command.publisher] = command.n
+            if isinstance(command, Put) and command.n <= self._known(command.publisher) + 1:
+                last = command.n + len(command.events) - 1
+                self.known[command.publisher] = max(last, self._known(command.publisher))
             elif isinstance(command, Take) and command.life == self.core.life:
-                self.taken[command.side] = max(self.taken[command.side], command.index + 1)
-                place = beyond(command.item, mixed=self.core.mixed(command.side))
-                self.taken_to[command.side] = max(self.taken_to[command.side], place)
+                side, end = command.side, command.index + len(command.items)
+                self.taken[side] = max(self.taken[side], end)
+                place = beyond(command.items[-1], mixed=self.core.mixed(side))
+                self.taken_to[side] = max(self.taken_to[side], place)
         self.heard_at = dict.fromkeys(self.core.sessions, now)
         self._revive(now, options)
 
@@ -161,37 +164,32 @@ class Part(msgspec.Struct):
         if self.held_up(options):
             return found
         hint = now if options.hinted else 0
-        found += [encode(Put(one.publisher, one.n, one.event, hint)) for one in self.puts]
+        found += [encode(Put(one.publisher, one.n, one.events, hint)) for one in self.puts]
         self.puts = []
         if self.core.live:
-            found += map(encode, self._takes(now, hint))
+            found += map(encode, self._takes(hint))
         return found
 
-    def _takes(self, now: Instant, hint: Instant) -> Iterator[Take]:
-        """What both parents have, by turns as long as both have something."""
-        waiting = True
+    def _takes(self, hint: Instant) -> Iterator[Take]:
+        """What both parents have."""
         if self.core.stamped:
-            yield from self._takes_by_stamp(now, hint)
+            yield from self._takes_by_stamp(hint)
             return
-        while waiting:
-            waiting = False
-            for side, one in enumerate(self.inputs):
-                item = one.take(now)
-                if item is not None:
-                    yield Take(one.session, side, one.next - 1, item, hint)
-                    waiting = True
+        for side, one in enumerate(self.inputs):
+            if one.ready:
+                first, items = one.take_all()
+                yield Take(one.session, side, first, tuple(items), hint)
 
-    def _takes_by_stamp(self, now: Instant, hint: Instant) -> Iterator[Take]:
+    def _takes_by_stamp(self, hint: Instant) -> Iterator[Take]:
         """What comes next by its stamp, as long as neither parent can bring something before."""
-        while True:
-            ready = [one for one in self.inputs if self._comes_next(one)]
-            if not ready:
-                return
+        while ready := [one for one in self.inputs if self._comes_next(one)]:
             one = ready[0]
-            side, item = self.inputs.index(one), one.take(now)
-            assert item is not None
-            one.frontier = max(one.frontier, beyond(item, mixed=self.core.mixed(side)))
-            yield Take(one.session, side, one.next - 1, item, hint)
+            side, first, items = self.inputs.index(one), one.next, []
+            while self._comes_next(one):
+                items.append(one.take())
+                place = beyond(items[-1], mixed=self.core.mixed(side))
+                one.frontier = max(one.frontier, place)
+            yield Take(one.session, side, first, tuple(items), hint)
 
     def _comes_next(self, one: Inflow) -> bool:
         """May its next item be taken? Only events have to wait for the other parent's."""
@@ -212,7 +210,7 @@ class Part(msgspec.Struct):
         for side, one in enumerate(self.inputs):
             other, wanted = self.inputs[1 - side], self.core.wished
             if one.head is None and other.head is not None:
-                wanted = max(wanted, *(item.ts for item in other.held.waiting.values()))
+                wanted = max(wanted, other.ready[-1].ts)
             if wanted and passed(one.frontier) < wanted and (overdue or one.marked < wanted):
                 one.marked, self.marked_at = wanted, now
                 yield Advance(one.merger, one.consumer, one.session, wanted)
@@ -235,16 +233,18 @@ class Part(msgspec.Struct):
 
     # --- what comes in ------------------------------------------------------------------------
 
-    def offer(self, publisher: str, n: int, event: Event, options: MergingOptions) -> None:
-        """An event of a publisher, at a root's leader."""
+    def offer(
+        self, publisher: str, n: int, events: Sequence[Event], options: MergingOptions
+    ) -> None:
+        """Events of a publisher, numbered from `n`, at a root's leader."""
         incoming = self.publishers.get(publisher)
         if incoming is None:
             incoming = self.publishers[publisher] = Incoming(Holdback(options.held_count_max))
         self.unaccepted[publisher] = 0
-        events = incoming.skip(self._known(publisher) + 1)
-        events += incoming.accept(n, event)
-        first = incoming.next - len(events)
-        self.puts += [Put(publisher, first + i, one, 0) for i, one in enumerate(events)]
+        ready = incoming.skip(self._known(publisher) + 1)
+        ready += incoming.accept_all(n, events)
+        if ready:
+            self.puts.append(Put(publisher, incoming.next - len(ready), tuple(ready), 0))
 
     def _known(self, publisher: str) -> int:
         """The last number of a publisher that has, or will have, a place."""
@@ -361,5 +361,5 @@ class Part(msgspec.Struct):
         away = self.replica.standing or self.replica.arriving
         waiting = len(self.core.pending) if self.replica.leading else bool(away)
         if self.replica.leading and self.core.live:
-            waiting += sum(len(one.held) for one in self.inputs)
+            waiting += sum(one.count for one in self.inputs)
         return self.replica.length - self.applied + len(self.puts) + waiting

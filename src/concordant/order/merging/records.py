@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from concordant.machine.instant import Instant
-from concordant.model.event import Event
 from concordant.model.subscription import Subscription
 from concordant.order.client import ClientState, Published
 from concordant.order.merging.outlet import Outlet
@@ -49,12 +48,10 @@ class Begun(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Fed(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Durable: an event went to the matcher of a session."""
+    """Durable: events with successive indexes went to the matcher of a session."""
 
     name: str
-    index: int
-    ts: int
-    event: Event
+    kept: Kept
 
 
 class Closed(msgspec.Struct, frozen=True, tag=True, gc=False):

@@ -72,10 +72,16 @@ def wanted(subscription: Subscription) -> tuple[Wanted, ...]:
 
 
 class Kept(msgspec.Struct, frozen=True, array_like=True):
-    """An event that waits for its turn."""
+    """Events with successive indexes, from `index` on, that wait for their turn."""
 
     index: int
-    item: Ev
+    items: tuple[Ev, ...]
+
+    def between(self, first: int, end: int) -> Kept:
+        """Some of them, counted from 0."""
+        if (first, end) == (0, len(self.items)):
+            return self
+        return Kept(self.index + first, self.items[first:end])
 
 
 class Stream(msgspec.Struct):
@@ -103,7 +109,7 @@ class Stream(msgspec.Struct):
     """A donor's queues, and the cut that they belong to."""
     waiting: list[Kept] = []
     fed: int = 0
-    """How many of the waiting ones were fed already; they are taken away many at a time."""
+    """How many of the first that wait were fed already."""
     marked: int = 0
     """The time up to which a mark was asked for."""
 
@@ -112,27 +118,41 @@ class Stream(msgspec.Struct):
         return self.inflow.consumer
 
     @property
-    def head(self) -> Kept | None:
-        return self.waiting[self.fed] if self.fed < len(self.waiting) else None
+    def head(self) -> Ev | None:
+        """The next event to be fed."""
+        return self.waiting[0].items[self.fed] if self.waiting else None
+
+    @property
+    def head_index(self) -> int:
+        """Its index, if there is one."""
+        return self.waiting[0].index + self.fed
+
+    @property
+    def run(self) -> Kept:
+        """It and those that follow it without a gap."""
+        first = self.waiting[0]
+        return first.between(self.fed, len(first.items))
+
+    @property
+    def last(self) -> Ev:
+        """The last event that waits."""
+        return self.waiting[-1].items[-1]
 
     @property
     def done(self) -> int:
         """Below this, nothing is needed again, not even after a crash."""
-        head = self.head
-        return head.index if head is not None and self.stage == "live" else self.inflow.next
+        return self.head_index if self.waiting and self.stage == "live" else self.inflow.next
 
     @property
     def waiting_count(self) -> int:
-        return len(self.waiting) - self.fed
+        return sum(len(kept.items) for kept in self.waiting) - self.fed
 
-    def pop(self) -> Kept:
-        """The next event to be fed."""
-        kept = self.waiting[self.fed]
-        self.fed += 1
-        if self.fed > 1_000 or self.fed == len(self.waiting):
-            del self.waiting[: self.fed]
+    def pop(self, count: int) -> None:
+        """So many of the run are fed."""
+        self.fed += count
+        if self.fed == len(self.waiting[0].items):
+            del self.waiting[0]
             self.fed = 0
-        return kept
 
     def attach(self) -> Attach:
         """The wish for the session."""
@@ -146,14 +166,15 @@ class Stream(msgspec.Struct):
             self.after,
         )
 
+    def keep(self, kept: Kept) -> None:
+        """Events in their turn."""
+        self.frontier = max(self.frontier, beyond(kept.items[-1], mixed=self.mixed))
+        if self.stage != "attaching":
+            self.waiting.append(kept)
+
     def take(self, now: Instant, item: Item) -> bool:
-        """An item in its turn; True if it made the session live."""
-        index = self.inflow.next - 1
+        """Another item in its turn; True if it made the session live."""
         self.frontier = max(self.frontier, beyond(item, mixed=self.mixed))
-        if isinstance(item, Ev):
-            if self.stage != "attaching":
-                self.waiting.append(Kept(index, item))
-            return False
         if self.stage == "live":
             return False
         if isinstance(item, Start):

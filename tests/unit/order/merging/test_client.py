@@ -269,7 +269,7 @@ def test_a_merger_of_other_hosts_is_refused() -> None:
 
 
 def test_committed_entries_become_one_state() -> None:
-    options = MergingOptions(replication=ReplicationOptions(replica_count=1, entry_count_max=3))
+    options = MergingOptions(replication=ReplicationOptions(replica_count=1, entry_count_max=0))
     found = MergerHost("m", hosts=("m",), options=options)
     found.handle(0, Started())
     effects = worked(found, 2, *offers(1, 2, 3, 4, 5))

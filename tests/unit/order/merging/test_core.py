@@ -32,7 +32,7 @@ def root(topic: str = "A") -> Core:
 
 
 def put(core: Core, n: int, topic: str = "A", hint: int = 0) -> None:
-    core.apply(Put("p", n, Event(topic, "p", n, n), hint))
+    core.apply(Put("p", n, (Event(topic, "p", n, n),), hint))
 
 
 def attach(core: Core, name: str, session: int = 1, filter: Filter = BOTH, after: int = 0) -> None:
@@ -137,7 +137,7 @@ def test_a_mark_is_an_item_and_moves_the_clock() -> None:
 
 
 def take(core: Core, side: int, item: Item) -> None:
-    core.apply(Take(core.life, side, core.next[side], item, 0))
+    core.apply(Take(core.life, side, core.next[side], (item,), 0))
 
 
 def few(bound: str) -> Filter:
@@ -185,9 +185,9 @@ def test_a_child_has_its_old_filter_until_the_new_one_is_in_its_stream() -> None
     core = root()
     child = "A+B left"
     core.apply(Link("A", child, 1, 1, few("1").restricted(("A",))))
-    core.apply(Put("p", 1, Event("A", "p", 1, 1, {"x": 2}), 0))
+    core.apply(Put("p", 1, (Event("A", "p", 1, 1, {"x": 2}),), 0))
     core.apply(Link("A", child, 1, 2, Filter({"A": ALL})))
-    core.apply(Put("p", 2, Event("A", "p", 2, 2, {"x": 2}), 0))
+    core.apply(Put("p", 2, (Event("A", "p", 2, 2, {"x": 2}),), 0))
     kinds = [type(one).__name__ for one in core.sessions[child].items]
     assert kinds == ["Widened", "Widened", "Ev"]
 
@@ -197,7 +197,7 @@ def test_a_merger_without_consumers_sleeps_and_wakes_as_another_life() -> None:
     attach(core, "s")
     core.apply(Detach("", "s q", 1))
     assert not core.live
-    late = Take(1, 0, 0, Widened(0, 1), 0)
+    late = Take(1, 0, 0, (Widened(0, 1),), 0)
     attach(core, "t")
     assert core.live and core.life == 2 and core.next == [0, 0]
     core.apply(late)
@@ -211,5 +211,5 @@ def test_what_would_change_nothing_is_known_beforehand() -> None:
     assert core.changes(Attach("", "s q", 2, "q", BOTH))
     assert not core.changes(Detach("", "s q", 0))
     assert not core.changes(Complete("", "s q", 1, 1))
-    assert core.changes(Put("p", 1, Event("A", "p", 1, 1), 0))
-    assert not core.changes(Put("p", 2, Event("A", "p", 2, 2), 0))
+    assert core.changes(Put("p", 1, (Event("A", "p", 1, 1),), 0))
+    assert not core.changes(Put("p", 2, (Event("A", "p", 2, 2),), 0))

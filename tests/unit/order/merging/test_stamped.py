@@ -41,7 +41,7 @@ def merger() -> Part:
     part.replica.begin(0)
     part.core.apply(Attach("A+B", "s q", 1, "q", BOTH))
     for side in (0, 1):
-        part.core.apply(Take(1, side, 0, Widened(0, 1), 0))
+        part.core.apply(Take(1, side, 0, (Widened(0, 1),), 0))
     part.inputs = [
         Inflow(name, f"A+B {side}", 1, Holdback(100), next=1)
         for name, side in (("A", "left"), ("B", "right"))
@@ -52,11 +52,11 @@ def merger() -> Part:
 def given(part: Part, side: int, *items: Item) -> list[Item]:
     """Items come from a parent; what is taken in the order in which it is logged."""
     one = part.inputs[side]
-    one.take_in(0, Batch(one.merger, one.consumer, 1, one.next + len(one.held), packed(items)))
-    takes = list(part._takes(0, 0))
+    one.take_in(0, Batch(one.merger, one.consumer, 1, one.due, packed(items)))
+    takes = list(part._takes(0))
     for take in takes:
         part.core.apply(take)
-    return [take.item for take in takes]
+    return [item for take in takes for item in take.items]
 
 
 def test_an_event_waits_until_the_other_topic_has_passed_its_time() -> None:
@@ -113,5 +113,5 @@ def test_behind_an_event_of_a_root_its_time_is_passed_and_behind_that_of_a_merge
 
 def test_a_root_gives_times_as_ever() -> None:
     core = Core(("A",), stamped=True)
-    core.apply(Put("p", 1, Event("A", "p", 1, 1), 50))
+    core.apply(Put("p", 1, (Event("A", "p", 1, 1),), 50))
     assert core.ts == 50
