@@ -27,7 +27,7 @@ from concordant.model.topic import Schemas
 from concordant.order.client import Published, foreign
 from concordant.order.merging.inflow import NEVER, Inflow
 from concordant.order.merging.matcher import Correlating, Matcher, Plain
-from concordant.order.merging.merge import due, first_head, unmarked
+from concordant.order.merging.merge import due, unmarked
 from concordant.order.merging.messages import (
     Accepted,
     Advance,
@@ -56,7 +56,7 @@ from concordant.order.merging.records import (
     Opened,
     Through,
 )
-from concordant.order.merging.stamps import ALL, beyond, passed
+from concordant.order.merging.stamps import ALL, TICKS, beyond, passed
 from concordant.order.merging.stream import Kept, Stream, Wanted, wanted
 
 _TICK = "tick"
@@ -235,7 +235,7 @@ class MergedClient(MergedPublisher):
         held = Holdback[int, Item](2 * self._merging.window_count)
         replica = first_replica(consumer, self._merging.replication.replica_count)
         inflow = Inflow(merger, consumer, state.sessions, held, replica=replica, moved_at=now)
-        after = state.reached + self._merging.ahead_us if state.reached else 0
+        after = state.reached + TICKS * self._merging.ahead_us if state.reached else 0
         name, key = one.name, (one.conjunction, one.name)
         stamped = self._merging.stamped
         stream = state.streams[name] = Stream(
@@ -275,10 +275,7 @@ class MergedClient(MergedPublisher):
             return
         copy = self._matcher(stream.wanted)
         copy.load(self._matchers[stream.name].save())
-        fed = stream.fed
-        for kept in stream.waiting:
-            copy.feed([item.event for item in kept.items[fed:]])
-            fed = 0
+        copy.feed([item.event for _, item in stream.waiting_items()])
         queues = Queues(cut.joiner, cut.session, cut.cut, copy.save())
         out.append(Send(cut.joiner.partition(" ")[0], (queues,), cause))
 
@@ -321,18 +318,12 @@ class MergedClient(MergedPublisher):
 
     def _merge(self, now: Instant, cause: int, out: list[Effect]) -> None:
         """Feed what no stream can come before (Wilkin 2015, fig. 3.7, corrected)."""
-        fed: list[Fed] = []
         found: list[Delivery] = []
-        streams = self._state.streams.values()
-        while (first := first_head(streams)) is not None and first.stage == "live":
-            kept = due(first, streams)
-            if not kept.items:
-                break
-            first.pop(len(kept.items))
-            fed.append(Fed(first.name, kept))
-            found += self._feed(first, kept)
-        if fed:
-            out.append(Persist(tuple(fed), cause))
+        ready = due(self._state.streams.values())
+        for stream, kept in ready:
+            found += self._feed(stream, kept)
+        if ready:
+            out.append(Persist(tuple(Fed(stream.name, kept) for stream, kept in ready), cause))
         if found:
             out.append(Deliver(tuple(found), cause))
         self._ask_for_marks(cause, out, again=False)
@@ -455,6 +446,8 @@ class MergedClient(MergedPublisher):
         stream = self._state.streams[record.name]
         stream.stage, stream.waiting, stream.fed = "live", list(record.kept), 0
         stream.inflow.next, stream.frontier = record.next, (record.ts, ALL)
+        if stream.waiting:
+            stream.frontier = max(stream.frontier, beyond(stream.last, mixed=stream.mixed))
         matcher = self._matchers[record.name] = self._matcher(stream.wanted)
         if record.queues:
             matcher.load(record.queues)

@@ -17,58 +17,72 @@ from concordant.order.merging.stamps import ALL, Place, place_of
 from concordant.order.merging.stream import Kept, Stream
 
 
-def first_head(streams: Collection[Stream]) -> Stream | None:
-    """The stream whose event at hand comes first."""
+def due(streams: Collection[Stream]) -> list[tuple[Stream, Kept]]:
+    """What may be fed now, in its order, in runs of one stream; it waits no longer."""
     if len(streams) == 1:
         (only,) = streams
-        return only if only.head is not None else None
-    heads = [(order(one, one.head), one) for one in streams if one.head is not None]
-    return min(heads, key=itemgetter(0))[1] if heads else None
+        return [(only, kept) for kept in only.give()] if only.stage == "live" else []
+    heads = (order(one, one.head) for one in streams if one.head and one.stage != "live")
+    first = min(heads, default=None)  # of a stream that must not be fed yet
+    found: list[tuple[Order, int, Stream, Ev]] = []
+    for one in streams:
+        count, end = 0, limit(one, streams)
+        for index, item in one.waiting_items() if one.stage == "live" else ():
+            place = order(one, item)
+            if place_of(item) > end or (first is not None and place > first):
+                break
+            found.append((place, index, one, item))
+            count += 1
+        one.pop(count)
+    found.sort(key=itemgetter(0, 1))
+    return [
+        (stream, Kept(index, tuple(item for _, _, _, item in run)))
+        for (stream, index), run in _runs(found)
+    ]
 
 
-def order(stream: Stream, item: Ev) -> tuple[int, str, tuple[str, str]]:
+def _runs(
+    found: list[tuple[Order, int, Stream, Ev]],
+) -> Iterator[tuple[tuple[Stream, int], list[tuple[Order, int, Stream, Ev]]]]:
+    """Successive events of one stream together."""
+    start = 0
+    for end in range(1, len(found) + 1):
+        _, index, stream, _ = found[end - 1]
+        if end < len(found) and found[end][2] is stream and found[end][1] == index + 1:
+            continue
+        yield (stream, found[start][1]), found[start:end]
+        start = end
+
+
+def limit(one: Stream, streams: Collection[Stream]) -> Place:
+    """Up to here no other stream can bring what belongs before an event of this one."""
+    return min(_passed(other, one) for other in streams if other is not one)
+
+
+def _passed(other: Stream, one: Stream) -> Place:
+    """How far a stream has come, seen from another whose event may have the same time."""
+    if one.stamped:
+        return other.frontier
+    return (other.frontier[0] + (other.key > one.key), ALL)
+
+
+Order = tuple[int, str, tuple[str, str]]
+
+
+def order(stream: Stream, item: Ev) -> Order:
     """The place of an event among those of all streams."""
     return (item.ts, item.event.topic if stream.stamped else "", stream.key)
 
 
-def due(first: Stream, streams: Collection[Stream]) -> Kept:
-    """The events of the first stream that may be fed before anything else, perhaps none."""
-    run = first.run
-    if len(streams) == 1:
-        return run
-    heads = (order(one, one.head) for one in streams if one.head is not None and one is not first)
-    bound = min(heads, default=None)
-    count = 0
-    for item in run.items:
-        if bound is not None and order(first, item) > bound or awaited(first, item, streams):
-            break
-        count += 1
-    return run.between(0, count)
-
-
-def awaited(first: Stream, item: Ev, streams: Collection[Stream]) -> list[Stream]:
-    """Streams that may still bring something that belongs before an event of the first one."""
-    return [
-        one
-        for one in streams
-        if one.head is None and one is not first and one.frontier < _bound(one, first, item)
-    ]
-
-
-def _bound(one: Stream, first: Stream, item: Ev) -> Place:
-    """What a stream has to have passed before another's event may be fed."""
-    if one.stamped:
-        return place_of(item)
-    return (item.ts - (one.key > first.key), ALL)
-
-
 def unmarked(streams: Collection[Stream], *, again: bool) -> Iterator[tuple[Stream, int]]:
     """Streams that others wait for, and the time that they have to pass; each once unless again."""
-    first = first_head(streams) if len(streams) > 1 else None
-    if first is None or first.head is None:
+    heads = [(order(one, one.head), one.head, one) for one in streams if one.head is not None]
+    if not heads or len(streams) == 1:
         return
+    _, head, first = min(heads, key=itemgetter(0))
     ts = max(one.last.ts for one in streams if one.head is not None)
-    for one in awaited(first, first.head, streams):
-        if one.stage != "attaching" and (again or ts > one.marked):
+    for one in streams:
+        awaited = one.head is None and _passed(one, first) < place_of(head)
+        if awaited and one.stage != "attaching" and (again or ts > one.marked):
             one.marked = ts
             yield one, ts

@@ -33,7 +33,7 @@ from concordant.order.merging.messages import (
 )
 from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.overlay import SIDES, first_replica, name_of, parents
-from concordant.order.merging.stamps import NOWHERE, Place, beyond, passed, place_of
+from concordant.order.merging.stamps import NOWHERE, TICKS, Place, beyond, passed, place_of
 from concordant.order.replication import Replica
 from concordant.order.streams import Incoming
 
@@ -163,7 +163,7 @@ class Part(msgspec.Struct):
         self.controls = {}
         if self.held_up(options):
             return found
-        hint = now if options.hinted else 0
+        hint = TICKS * now if options.hinted else 0
         found += [encode(Put(one.publisher, one.n, one.events, hint)) for one in self.puts]
         self.puts = []
         if self.core.live:

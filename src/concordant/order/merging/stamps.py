@@ -19,6 +19,10 @@ ALL = "\U0010ffff"
 
 NOWHERE: Place = (0, "")
 
+TICKS = 1 << 10
+"""Logical times in a microsecond of a leader's clock: events that were given their times together
+stay together where streams are merged."""
+
 
 def place_of(item: Ev) -> Place:
     """Where an event belongs."""

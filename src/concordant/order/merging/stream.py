@@ -9,6 +9,7 @@ subscriber is the subscriber's matter.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
@@ -77,11 +78,9 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
     index: int
     items: tuple[Ev, ...]
 
-    def between(self, first: int, end: int) -> Kept:
-        """Some of them, counted from 0."""
-        if (first, end) == (0, len(self.items)):
-            return self
-        return Kept(self.index + first, self.items[first:end])
+    def after(self, count: int) -> Kept:
+        """Without so many of the first."""
+        return Kept(self.index + count, self.items[count:]) if count else self
 
 
 class Stream(msgspec.Struct):
@@ -127,11 +126,12 @@ class Stream(msgspec.Struct):
         """Its index, if there is one."""
         return self.waiting[0].index + self.fed
 
-    @property
-    def run(self) -> Kept:
-        """It and those that follow it without a gap."""
-        first = self.waiting[0]
-        return first.between(self.fed, len(first.items))
+    def waiting_items(self) -> Iterator[tuple[int, Ev]]:
+        """Events that wait, with their indexes."""
+        fed = self.fed
+        for kept in self.waiting:
+            yield from enumerate(kept.items[fed:], kept.index + fed)
+            fed = 0
 
     @property
     def last(self) -> Ev:
@@ -148,11 +148,16 @@ class Stream(msgspec.Struct):
         return sum(len(kept.items) for kept in self.waiting) - self.fed
 
     def pop(self, count: int) -> None:
-        """So many of the run are fed."""
+        """So many are fed."""
         self.fed += count
-        if self.fed == len(self.waiting[0].items):
-            del self.waiting[0]
-            self.fed = 0
+        while self.waiting and self.fed >= len(self.waiting[0].items):
+            self.fed -= len(self.waiting.pop(0).items)
+
+    def give(self) -> list[Kept]:
+        """All that wait are fed."""
+        waiting = [self.waiting[0].after(self.fed), *self.waiting[1:]] if self.waiting else []
+        self.waiting, self.fed = [], 0
+        return waiting
 
     def attach(self) -> Attach:
         """The wish for the session."""
