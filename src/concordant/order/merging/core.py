@@ -45,7 +45,7 @@ class Session(msgspec.Struct):
     number: int
     filter: Filter
     whole: tuple[str, ...] = ()
-    """Topics of which every event passes: the usual case, and quick to see."""
+    """Topics of which every event passes. All of them is the usual case, and quick to see."""
     version: int = -1
     """Of a child's filter; -1 for a subscriber."""
     conjunction: str = ""
@@ -77,10 +77,6 @@ class Session(msgspec.Struct):
 
     def append(self, item: Item) -> None:
         self.items.append(item)
-
-    def between(self, first: int, end: int) -> list[Item]:
-        """Items from a number that is still kept up to another."""
-        return self.items[first - self.base : max(first, end) - self.base]
 
     def trim(self, done: int) -> None:
         """What is below `done` is not asked for again."""
@@ -249,9 +245,8 @@ class Core(msgspec.Struct):
     def _emit(self, items: Sequence[Ev]) -> None:
         """One event is one step: its place in the streams of all who want it (erratum 1). Events
         that come together are put there together, in the same order everywhere."""
-        topics = {item.event.topic for item in items}
         for session in self.sessions.values():
-            if topics.issubset(session.whole):
+            if len(session.whole) == len(self.signature):
                 session.items += items
             else:
                 passes = session.filter.passes

@@ -247,17 +247,17 @@ class MergerHost:
 
     def _work(self, now: Instant) -> None:
         dirty, self._state.dirty = self._state.dirty, {}
-        for name in dirty:
+        for number, name in enumerate(dirty):
             part = self._state.parts[name]
             part.catch_up()
-            if part.replica.leading:
-                self._lead(now, part)
+            if part.replica.leading:  # mergers of one host give different times
+                self._lead(now, part, now + number)
             for to, answer in part.answers(self._options):
                 self._post(to, answer)
             self._compact(part)
 
-    def _lead(self, now: Instant, part: Part) -> None:
-        entries = part.commands(now, self._options)
+    def _lead(self, now: Instant, part: Part, time: Instant) -> None:
+        entries = part.commands(now, time, self._options)
         if entries:
             part.replica.append(entries, self._outbox(part.name))
             part.catch_up()

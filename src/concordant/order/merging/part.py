@@ -152,8 +152,8 @@ class Part(msgspec.Struct):
                 for side, signature in enumerate(parents(core.signature))
             ]
 
-    def commands(self, now: Instant, options: MergingOptions) -> list[bytes]:
-        """Everything at hand, in the order in which it is to be logged."""
+    def commands(self, now: Instant, time: Instant, options: MergingOptions) -> list[bytes]:
+        """Everything at hand, in the order in which it is to be logged, with times from `time`."""
         self._revive(now, options)
         found: list[bytes] = []
         for control in self.controls:
@@ -163,7 +163,7 @@ class Part(msgspec.Struct):
         self.controls = {}
         if self.held_up(options):
             return found
-        hint = TICKS * now if options.hinted else 0
+        hint = TICKS * time if options.hinted else 0
         found += [encode(Put(one.publisher, one.n, one.events, hint)) for one in self.puts]
         self.puts = []
         if self.core.live:
@@ -286,26 +286,26 @@ class Part(msgspec.Struct):
         """Items for those who asked, as far as they are committed. Those that many get are made
         bytes once."""
         made: dict[tuple[int, ...], bytes] = {}
-        for consumer in list(self.asked):
-            asked = self.asked[consumer]
-            if self.core.gone.get(consumer, 0) >= asked.session:
+        sessions, name, count_max = self.core.sessions, self.name, options.batch_count_max
+        for consumer, asked in list(self.asked.items()):
+            session = sessions.get(consumer)
+            if session is not None and session.number == asked.session:
+                kept, base = session.items, session.base
+            elif self.core.gone.get(consumer, 0) >= asked.session:
                 del self.asked[consumer]
-                yield asked.source, Ended(self.name, consumer, asked.session)
+                yield asked.source, Ended(name, consumer, asked.session)
                 continue
-            session = self.core.sessions.get(consumer)
-            if session is None or session.number != asked.session:
-                session = None
-            base = session.base if session else 0
-            first, end = max(asked.next, base), min(asked.end, session.end if session else 0)
+            else:
+                kept, base = [], 0
+            first, end = max(asked.next, base), min(asked.end, base + len(kept))
             while first < end or not asked.answered:
-                last = min(end, first + options.batch_count_max)
-                items = session.between(first, last) if session else []
+                items = kept[first - base : max(first, min(end, first + count_max)) - base]
                 key = tuple(map(id, items))
-                if key not in made:
-                    made[key] = packed(items)
+                data = made.get(key)
+                if data is None:
+                    data = made[key] = packed(items)
+                yield asked.source, Batch(name, consumer, asked.session, first, data, base)
                 asked.answered = True
-                batch = Batch(self.name, consumer, asked.session, first, made[key], base)
-                yield asked.source, batch
                 asked.next = first = first + len(items)
 
     def pulls(
