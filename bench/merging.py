@@ -22,7 +22,7 @@ from bench.result import Column, Goal, Plot, Row, Section, Size
 from concordant.deliver.correlated import Correlated
 from concordant.errors import InvariantViolation
 from concordant.machine.contract import Machine
-from concordant.machine.effects import Disseminate, Effect, Persist, Send
+from concordant.machine.effects import Disseminate, Effect, Send, SendAll
 from concordant.machine.inputs import Input, Received
 from concordant.machine.requests import Publish
 from concordant.order import replication
@@ -112,12 +112,14 @@ class Meter:
         self.spent[name] += process_time_ns() - start
 
     def left(self, name: str, effect: Effect) -> None:
-        if isinstance(effect, Persist) or not isinstance(effect, Send | Disseminate):
+        if not isinstance(effect, Send | SendAll | Disseminate):
             return
         count = 1
         if isinstance(effect, Disseminate):
             assert self.world is not None
             count = len(self.world._listeners.get(effect.topic, ()))
+        elif isinstance(effect, SendAll):
+            count = len(effect.to)
         elif effect.to == name:
             return
         start = process_time_ns()

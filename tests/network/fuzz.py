@@ -109,7 +109,7 @@ def _parcel(rng: Random) -> bytes:
         body = mutated(rng, body)
     to = rng.choice(["n1/fifo", "n1/sequencer", "n1/sequencer/sequencer", "n1/flow", "n1/none"])
     kinds = [
-        Carried("n2/fifo", to, body),
+        Carried("n2/fifo", (to,), body),
         Spread("n2/fifo", rng.choice(["fifo:A", "sequencer:broadcast"]), body),
         Listens(rng.randint(0, 9), ["A", "sequencer:broadcast"]),
         Heard(rng.randint(0, 9)),

@@ -21,6 +21,7 @@ from concordant.machine.effects import (
     Note,
     Persist,
     Send,
+    SendAll,
     SetTimer,
 )
 from concordant.machine.inputs import Input
@@ -65,7 +66,7 @@ def flat(effects: Iterable[Effect]) -> dict[Way, list[Any]]:
     True
     """
     ways: dict[Way, list[Any]] = {}
-    for effect in effects:
+    for effect in (one for each in effects for one in _single(each)):
         way, items = _items(effect)
         if way[0] == "timer":
             ways[way] = items
@@ -74,6 +75,13 @@ def flat(effects: Iterable[Effect]) -> dict[Way, list[Any]]:
         else:
             ways.setdefault(way, []).extend(items)
     return ways
+
+
+def _single(effect: Effect) -> Iterable[Effect]:
+    """To several machines is to each of them."""
+    if isinstance(effect, SendAll):
+        return [Send(to, effect.messages) for to in effect.to]
+    return (effect,)
 
 
 def _items(effect: Effect) -> tuple[Way, list[Any]]:

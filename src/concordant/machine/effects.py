@@ -37,6 +37,14 @@ class Send(msgspec.Struct, frozen=True, gc=False):
     cause: int = 0
 
 
+class SendAll(msgspec.Struct, frozen=True, gc=False):
+    """The same to several machines, to each as `Send` would: the messages are made bytes once."""
+
+    to: tuple[str, ...]
+    messages: tuple[Message, ...]
+    cause: int = 0
+
+
 class Disseminate(msgspec.Struct, frozen=True, gc=False):
     """To every machine that listens to the topic, with no promise of order."""
 
@@ -103,4 +111,15 @@ class Note(msgspec.Struct, frozen=True, gc=False):
     cause: int = 0
 
 
-Effect = Send | Disseminate | Listen | Ignore | SetTimer | CancelTimer | Persist | Deliver | Note
+Effect = (
+    Send
+    | SendAll
+    | Disseminate
+    | Listen
+    | Ignore
+    | SetTimer
+    | CancelTimer
+    | Persist
+    | Deliver
+    | Note
+)

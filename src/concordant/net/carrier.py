@@ -46,6 +46,10 @@ class MemoryCarrier:
     def send(self, source: str, to: str, messages: tuple[Message, ...]) -> None:
         self._soon(to, lambda place: place.received(source, messages))
 
+    def send_all(self, source: str, to: tuple[str, ...], messages: tuple[Message, ...]) -> None:
+        for one in to:
+            self.send(source, one, messages)
+
     def disseminate(self, source: str, topic: str, messages: tuple[Message, ...]) -> None:
         for to in self._listeners.get(topic, {}):
             self.send(source, to, messages)
@@ -75,10 +79,10 @@ class MemoryCarrier:
 
 
 class Carried(msgspec.Struct, frozen=True, array_like=True, tag="carried"):
-    """Messages to one place."""
+    """Messages to places of one node."""
 
     source: str
-    to: str
+    to: tuple[str, ...]
     body: bytes
 
 
@@ -144,7 +148,18 @@ class MeshCarrier(MemoryCarrier):
         if node == self._mesh.me.node:
             super().send(source, to, messages)
         else:
-            self._post(node, Carried(source, to, self._codec.encode(messages)))
+            self._post(node, Carried(source, (to,), self._codec.encode(messages)))
+
+    def send_all(self, source: str, to: tuple[str, ...], messages: tuple[Message, ...]) -> None:
+        nodes: dict[str, list[str]] = {}
+        for one in to:
+            nodes.setdefault(one.partition("/")[0], []).append(one)
+        for one in nodes.pop(self._mesh.me.node, ()):
+            super().send(source, one, messages)
+        if nodes:
+            body = self._codec.encode(messages)
+            for node, places in nodes.items():
+                self._post(node, Carried(source, tuple(places), body))
 
     def disseminate(self, source: str, topic: str, messages: tuple[Message, ...]) -> None:
         super().disseminate(source, topic, messages)
@@ -213,7 +228,8 @@ class MeshCarrier(MemoryCarrier):
         match parcel:
             case Carried():
                 messages = self._codec.decode(parcel.body)
-                super().send(parcel.source, parcel.to, messages)
+                for to in parcel.to:
+                    super().send(parcel.source, to, messages)
             case Spread():
                 messages = self._codec.decode(parcel.body)
                 super().disseminate(parcel.source, parcel.topic, messages)

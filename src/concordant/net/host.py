@@ -33,6 +33,7 @@ from concordant.machine.effects import (
     Note,
     Persist,
     Send,
+    SendAll,
     SetTimer,
 )
 from concordant.machine.inputs import (
@@ -64,6 +65,10 @@ class Carrier(Protocol):
     """What carries messages between places; it may lose, double and overtake."""
 
     def send(self, source: str, to: str, messages: tuple[Message, ...]) -> None: ...
+
+    def send_all(
+        self, source: str, to: tuple[str, ...], messages: tuple[Message, ...]
+    ) -> None: ...
 
     def disseminate(self, source: str, topic: str, messages: tuple[Message, ...]) -> None: ...
 
@@ -252,6 +257,8 @@ class Place:
         match effect:
             case Send():
                 self._carrier.send(self.address, effect.to, effect.messages)
+            case SendAll():
+                self._carrier.send_all(self.address, effect.to, effect.messages)
             case Disseminate():
                 topic = self._scope + effect.topic
                 self._carrier.disseminate(self.address, topic, effect.messages)

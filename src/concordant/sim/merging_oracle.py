@@ -42,10 +42,10 @@ class Owed:
     joined: bool = False
     seen: int = 0
     matcher: Matcher | None = None
-    items: list[tuple[int, Ev]] = field(default_factory=list)
-    """Events since the last start, with their index."""
+    items: list[Ev] = field(default_factory=list)
+    """Events since the last start."""
     relations: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
-    """By the index of the event that completes each."""
+    """By the number of the event that completes each."""
 
 
 @dataclass
@@ -143,7 +143,7 @@ def replay(log: tuple[Core, list[LogCommand]]) -> Replayed:
         before = now
         for key, session in now.items():
             if key not in found.owed:
-                found.owed[key] = Owed(key[0], session.filter)
+                found.owed[key] = Owed(key[0], session.filter, seen=session.begin)
             _follow(found, found.owed[key], session)
     return found
 
@@ -155,8 +155,12 @@ def _single(command: LogCommand) -> Iterator[LogCommand]:
         for i, event in enumerate(command.events):
             yield replace(command, n=command.n + i, events=(event,))
     elif isinstance(command, Take):
-        for i, item in enumerate(command.items):
-            yield replace(command, index=command.index + i, items=(item,))
+        index = command.index
+        for item in command.items:
+            yield replace(command, index=index, end=item.n + 1, items=(item,))
+            index = item.n + 1
+        if index < command.end:
+            yield replace(command, index=index, items=())
     else:
         yield command
 
@@ -164,15 +168,17 @@ def _single(command: LogCommand) -> Iterator[LogCommand]:
 def _event_of(command: LogCommand) -> Event | None:
     if isinstance(command, Put):
         return command.events[0]
-    if isinstance(command, Take) and isinstance(command.items[0], Ev):
+    if isinstance(command, Take) and command.items and isinstance(command.items[0], Ev):
         return command.items[0].event
     return None
 
 
 def _follow(found: Replayed, owed: Owed, session: Session) -> None:
     owed.joined = session.joined
-    for index in range(owed.seen, session.end):
-        item = session.items[index]
+    core = found.core
+    for item in core.between(owed.seen, core.end):
+        if not session.sees(item):
+            continue
         if isinstance(item, Start):
             owed.items, owed.relations = [], []
             number = int(owed.name.partition(" q")[2].partition("/")[0])
@@ -187,10 +193,10 @@ def _follow(found: Replayed, owed: Owed, session: Session) -> None:
                 owed.matcher.load(donor.matcher.save())
         elif isinstance(item, Ev):
             assert owed.matcher is not None
-            owed.items.append((index, item))
+            owed.items.append(item)
             for events, _ in owed.matcher.feed((item.event,)):
-                owed.relations.append((index, tuple(event.id for event in events)))
-    owed.seen = session.end
+                owed.relations.append((item.n, tuple(event.id for event in events)))
+    owed.seen = core.end
 
 
 # --- verdicts -------------------------------------------------------------------------------------
@@ -236,7 +242,7 @@ def _pieces(played: Played, mergers: dict[str, Replayed]) -> Verdict:
                 if root is None or not owed.joined:
                     continue
                 whole = [event.id for event in root.order if owed.filter.passes(event)]
-                piece = [item.event.id for _, item in owed.items if item.event.topic == topic]
+                piece = [item.event.id for item in owed.items if item.event.topic == topic]
                 checked += len(piece)
                 if not piece:
                     continue
@@ -282,7 +288,7 @@ def _streams(played: Played, mergers: dict[str, Replayed]) -> Verdict:
             owed = replayed.owed.get((f"{client} {name}", session))
             wanted = [] if owed is None or not owed.joined else owed.items
             checked += len(fed)
-            due = [(index, item.ts, item.event.id) for index, item in wanted]
+            due = [(item.n, item.ts, item.event.id) for item in wanted]
             stream = machine._state.streams.get(name)
             lasts = stream is not None and stream.inflow.session == session and played.rested
             if fed != (due if lasts else due[: len(fed)]):
@@ -305,7 +311,7 @@ def _total_order(played: Played) -> Verdict:
     fed: dict[str, dict[str, bool]] = {}
     for client in played.case.subscribes:
         records = (one for one in played.world.places[client].log if isinstance(one, Fed))
-        fed[client] = {item.event.id: True for one in records for item in one.kept.items}
+        fed[client] = {item.event.id: True for one in records for item in one.items}
     for (one, mine), (other, theirs) in combinations(fed.items(), 2):
         common = [event for event in mine if event in theirs]
         checked += len(common)
@@ -328,8 +334,7 @@ def _fed(log: Iterable[msgspec.Struct]) -> Iterator[tuple[Told, list[tuple[int, 
             sessions[current[name]] = []
         elif isinstance(record, Fed):
             sessions[current[record.name]] += [
-                (index, item.ts, item.event.id)
-                for index, item in enumerate(record.kept.items, record.kept.index)
+                (item.n, item.ts, item.event.id) for item in record.items
             ]
     return iter(sessions.items())
 

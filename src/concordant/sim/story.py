@@ -17,6 +17,7 @@ from concordant.machine.effects import (
     Note,
     Persist,
     Send,
+    SendAll,
 )
 from concordant.machine.inputs import Command, Input, Listening, Message, Received, Started
 from concordant.order.streams import Ask, Gone, Here, Mark, Numbered, Where
@@ -60,6 +61,8 @@ def _effect(effect: Effect) -> str:
             )
         case Send() if not _chatter(effect.messages):
             return f"sends {_messages(effect.messages)} to {effect.to}"
+        case SendAll() if not _chatter(effect.messages):
+            return f"sends {_messages(effect.messages)} to {', '.join(effect.to)}"
         case Disseminate() if not _chatter(effect.messages):
             return f"disseminates {_messages(effect.messages)} on {effect.topic}"
         case Persist():

@@ -28,12 +28,14 @@ from concordant.machine.effects import (
     Note,
     Persist,
     Send,
+    SendAll,
     SetTimer,
 )
 from concordant.machine.inputs import (
     Command,
     Input,
     Listening,
+    Message,
     Received,
     Record,
     Request,
@@ -291,7 +293,7 @@ class World:
         for effect in rest:
             kind = type(effect)
             if kind is Send:
-                self._send(place, effect)  # type: ignore[arg-type]  # `kind` says it
+                self._send(place, effect.to, effect.messages)  # type: ignore[union-attr,arg-type]  # `kind` says it
             elif isinstance(effect, SetTimer):
                 at = max(self.now, effect.at - place.node.clock_offset_us)
                 token = self._serial + 1
@@ -305,6 +307,9 @@ class World:
                     return
             elif isinstance(effect, Disseminate):
                 self._disseminate(place, effect)
+            elif isinstance(effect, SendAll):
+                for to in effect.to:
+                    self._send(place, to, effect.messages)
             elif isinstance(effect, Note):
                 self._note(place, effect)
             elif isinstance(effect, CancelTimer):
@@ -324,11 +329,11 @@ class World:
         place.links[address] = found
         return found
 
-    def _send(self, place: Place, effect: Send) -> None:
-        link, target = place.links.get(effect.to) or self._link(place, effect.to)
-        for at in self.network.arrivals(self.now, link, effect.messages):
+    def _send(self, place: Place, to: str, messages: tuple[Message, ...]) -> None:
+        link, target = place.links.get(to) or self._link(place, to)
+        for at in self.network.arrivals(self.now, link, messages):
             self._serial = serial = self._serial + 1
-            received = Received(place.address, effect.messages, serial)
+            received = Received(place.address, messages, serial)
             heappush(self._heap, (at, serial, _ARRIVE, target, received))
 
     def _disseminate(self, place: Place, effect: Disseminate) -> None:

@@ -25,7 +25,7 @@ from concordant.machine.instant import Instant
 from concordant.model.subscription import Subscription
 from concordant.model.topic import Schemas
 from concordant.order.client import Published, foreign
-from concordant.order.merging.inflow import NEVER, Inflow
+from concordant.order.merging.inflow import HELD_COUNT_MAX, NEVER, Inflow
 from concordant.order.merging.matcher import Correlating, Matcher, Plain
 from concordant.order.merging.merge import due, unmarked
 from concordant.order.merging.messages import (
@@ -41,7 +41,7 @@ from concordant.order.merging.messages import (
     Item,
     Queues,
     Recut,
-    unpacked,
+    check,
 )
 from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.overlay import first_replica, name_of
@@ -57,7 +57,7 @@ from concordant.order.merging.records import (
     Through,
 )
 from concordant.order.merging.stamps import ALL, TICKS, beyond, passed
-from concordant.order.merging.stream import Kept, Stream, Wanted, wanted
+from concordant.order.merging.stream import Stream, Wanted, wanted
 
 _TICK = "tick"
 _KNOWN = frozenset({Accepted, Elsewhere, Batch, Ended, Queues})
@@ -171,7 +171,7 @@ class MergedClient(MergedPublisher):
             if type(message) not in _KNOWN:
                 raise foreign(message)
             if isinstance(message, Batch):
-                unpacked(message.items)
+                check(message)
         for message in given.messages:
             self._take(now, message, given.cause, out)
             self._rise(now, given.cause, out)
@@ -197,31 +197,39 @@ class MergedClient(MergedPublisher):
         return stream if stream is not None and stream.inflow.session == session else None
 
     def _batch(self, now: Instant, batch: Batch, cause: int, out: list[Effect]) -> None:
-        stream = self._stream_of(batch.consumer, batch.session)
-        if stream is None:
-            return
-        inflow = stream.inflow
-        inflow.take_in(now, batch)
-        index, items = inflow.take_all()
-        for kind, run in groupby(items, type):
-            some = tuple(run)
-            if kind is Ev:
-                stream.keep(Kept(index, some))  # type: ignore[arg-type]  # `kind` says it
-            else:
-                for number, item in enumerate(some, index):
-                    self._told(now, stream, number, item, cause, out)
-            index += len(some)
-        self._merge(now, cause, out)
-        self._pull(now, stream, cause, out, overdue=False)
+        streams = self._readers(batch)
+        for stream in streams:
+            stream.inflow.take_in(now, batch)
+            for kind, run in groupby(stream.inflow.take_all(), type):
+                if kind is Ev:
+                    stream.keep(list(run))  # type: ignore[arg-type]  # `kind` says it
+                else:
+                    for item in run:
+                        self._told(now, stream, item, cause, out)
+        if streams:
+            self._merge(now, cause, out)
+        for stream in streams:
+            self._pull(now, stream, cause, out, overdue=False)
+
+    def _readers(self, batch: Batch) -> list[Stream]:
+        """The streams that a batch is for."""
+        if batch.consumer:
+            found = self._stream_of(batch.consumer, batch.session)
+            return [] if found is None else [found]
+        return [
+            one
+            for one in self._state.streams.values()
+            if one.inflow.begin in batch.many and one.inflow.merger == batch.merger
+        ]
 
     def _told(
-        self, now: Instant, stream: Stream, index: int, item: Item, cause: int, out: list[Effect]
+        self, now: Instant, stream: Stream, item: Item, cause: int, out: list[Effect]
     ) -> None:
         """An item that is no event."""
         if isinstance(item, Cut):
             self._donate(stream, item, cause, out)
         if stream.take(now, item):
-            self._began(stream, index + 1, cause, out)
+            self._began(stream, item.n + 1, cause, out)
         elif stream.stage == "waiting":
             self._complete(stream, cause, out)
 
@@ -232,7 +240,7 @@ class MergedClient(MergedPublisher):
         state.sessions += 1
         merger = name_of(one.signature)
         consumer = f"{self.name} {one.name}"
-        held = Holdback[int, Item](2 * self._merging.window_count)
+        held = Holdback[int, Batch](HELD_COUNT_MAX)
         replica = first_replica(consumer, self._merging.replication.replica_count)
         inflow = Inflow(merger, consumer, state.sessions, held, replica=replica, moved_at=now)
         after = state.reached + TICKS * self._merging.ahead_us if state.reached else 0
@@ -275,7 +283,7 @@ class MergedClient(MergedPublisher):
             return
         copy = self._matcher(stream.wanted)
         copy.load(self._matchers[stream.name].save())
-        copy.feed([item.event for _, item in stream.waiting_items()])
+        copy.feed([item.event for item in stream.waiting])
         queues = Queues(cut.joiner, cut.session, cut.cut, copy.save())
         out.append(Send(cut.joiner.partition(" ")[0], (queues,), cause))
 
@@ -320,18 +328,18 @@ class MergedClient(MergedPublisher):
         """Feed what no stream can come before (Wilkin 2015, fig. 3.7, corrected)."""
         found: list[Delivery] = []
         ready = due(self._state.streams.values())
-        for stream, kept in ready:
-            found += self._feed(stream, kept)
+        for stream, items in ready:
+            found += self._feed(stream, items)
         if ready:
-            out.append(Persist(tuple(Fed(stream.name, kept) for stream, kept in ready), cause))
+            out.append(Persist(tuple(Fed(stream.name, items) for stream, items in ready), cause))
         if found:
             out.append(Deliver(tuple(found), cause))
         self._ask_for_marks(cause, out, again=False)
 
-    def _feed(self, stream: Stream, kept: Kept) -> list[Delivery]:
+    def _feed(self, stream: Stream, items: Sequence[Ev]) -> list[Delivery]:
         state, one = self._state, stream.wanted
-        state.reached = max(state.reached, kept.items[-1].ts)
-        found = self._matchers[stream.name].feed([item.event for item in kept.items])
+        state.reached = max(state.reached, items[-1].ts)
+        found = self._matchers[stream.name].feed([item.event for item in items])
         name = "" if one.subscription is None else one.subscription.name
         first = state.positions.get(name, 0) + 1
         state.positions[name] = first - 1 + len(found)
@@ -369,7 +377,7 @@ class MergedClient(MergedPublisher):
         """Repeat what a session needs to become live."""
         options, inflow = self._merging, stream.inflow
         wait_us = options.recut_us if stream.stage == "waiting" else options.repeat_us
-        full = stream.stage == "waiting" and stream.waiting_count > options.held_count_max
+        full = stream.stage == "waiting" and len(stream.waiting) > options.held_count_max
         if stream.stage == "live" or (now - stream.began_at <= wait_us and not full):
             return
         stream.began_at = now
@@ -433,21 +441,22 @@ class MergedClient(MergedPublisher):
         elif isinstance(record, Begun):
             self._recall_begun(record)
         elif isinstance(record, Fed):
-            stream, kept = state.streams[record.name], record.kept
-            if stream.waiting and stream.head_index == kept.index:
-                stream.pop(len(kept.items))
-            else:
-                stream.inflow.next = kept.index + len(kept.items)
-            stream.frontier = max(stream.frontier, beyond(kept.items[-1], mixed=stream.mixed))
-            return self._feed(stream, kept)
+            stream, last = state.streams[record.name], record.items[-1]
+            stream.waiting = [one for one in stream.waiting if one.n > last.n]
+            if last.n >= stream.inflow.due:
+                stream.inflow.go_on(last.n + 1)
+            stream.frontier = max(stream.frontier, beyond(last, mixed=stream.mixed))
+            return self._feed(stream, record.items)
         return []
 
     def _recall_begun(self, record: Begun) -> None:
         stream = self._state.streams[record.name]
-        stream.stage, stream.waiting, stream.fed = "live", list(record.kept), 0
-        stream.inflow.next, stream.frontier = record.next, (record.ts, ALL)
+        stream.stage, stream.waiting = "live", list(record.kept)
+        stream.inflow.go_on(record.next)
+        stream.frontier = (record.ts, ALL)
         if stream.waiting:
-            stream.frontier = max(stream.frontier, beyond(stream.last, mixed=stream.mixed))
+            last = beyond(stream.waiting[-1], mixed=stream.mixed)
+            stream.frontier = max(stream.frontier, last)
         matcher = self._matchers[record.name] = self._matcher(stream.wanted)
         if record.queues:
             matcher.load(record.queues)
@@ -457,7 +466,7 @@ class MergedClient(MergedPublisher):
         state = self._state
         waiting = self._offered_count
         for one in state.streams.values():
-            waiting += one.waiting_count + one.inflow.count + (one.stage != "live")
+            waiting += len(one.waiting) + one.inflow.count + (one.stage != "live")
         return waiting + len(state.leaving)
 
     def snapshot(self) -> bytes:

@@ -1,13 +1,17 @@
 """A merger as a state machine: commands in the order of its log, streams of items out.
 
-Every stream is a pure function of the log: events, filters in force, cuts and progress marks are
-items of it, so they have one place on which all replicas and all consumers agree. The core decides
-nothing: who logs what and when is the replica's matter, and a command that is late, doubled or no
-longer true changes nothing. Terms of the thesis: Wilkin 2015, figures 3.4 and 3.6, corrected.
+There is one stream, a pure function of the log: events, filters in force, cuts and progress marks
+are items of it, so they have one place on which all replicas and all consumers agree. A consumer
+sees the events that pass its filter, the marks, and what is for it alone.
+
+The core decides nothing: who logs what and when is the replica's matter, and a command that is
+late, doubled or no longer true changes nothing. Terms of the thesis: Wilkin 2015, figures 3.4 and
+3.6, corrected.
 """
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Sequence
 from itertools import groupby
 
@@ -15,7 +19,7 @@ import msgspec
 
 from concordant.machine.instant import Instant
 from concordant.model.event import Event
-from concordant.order.merging.filters import ALL, Filter, union
+from concordant.order.merging.filters import Filter, union
 from concordant.order.merging.messages import (
     Advance,
     Attach,
@@ -38,14 +42,23 @@ from concordant.order.merging.messages import (
 from concordant.order.merging.overlay import Signature, parents
 from concordant.order.merging.stamps import NOWHERE, Place, beyond, passed
 
+_encode = msgspec.msgpack.Encoder().encode
+
 
 class Session(msgspec.Struct):
-    """A consumer whose stream has begun."""
+    """A consumer that has begun to read."""
 
     number: int
+    begin: int
+    """Its first item: what is before is not for it."""
     filter: Filter
-    whole: tuple[str, ...] = ()
-    """Topics of which every event passes. All of them is the usual case, and quick to see."""
+    """The one in force now."""
+    key: bytes = b""
+    """Equal for equal filters; nothing where everything passes, which is the usual case."""
+    earlier: list[tuple[int, Filter]] = []
+    """Filters before, and the number of the item where each ended."""
+    alone: list[int] = []
+    """Numbers of the items that are for it alone."""
     version: int = -1
     """Of a child's filter; -1 for a subscriber."""
     conjunction: str = ""
@@ -53,37 +66,16 @@ class Session(msgspec.Struct):
     """Its deliveries have begun, so it can give its queues to others."""
     donor: Consumer = ""
     cut: int = 0
-    trimmed: int = 0
-    """The time of the last item that is gone."""
-    base: int = 0
-    """Items before this number were acknowledged and are gone."""
-    items: list[Item] = []
-    wish: int = 0
-    """Stamped: the time that somebody waits for this stream to pass; 0 if nobody does."""
 
-    @property
-    def end(self) -> int:
-        return self.base + len(self.items)
+    def sees(self, item: Item) -> bool:
+        """Is an item for it?"""
+        if isinstance(item, Ev):
+            for end, before in self.earlier:
+                if item.n < end:
+                    return before.passes(item.event)
+            return self.filter.passes(item.event)
+        return isinstance(item, Past) or item.n in self.alone
 
-    @property
-    def last(self) -> int:
-        """The time of the last item."""
-        return self.items[-1].ts if self.items else self.trimmed
-
-    def widen(self, wanted: Filter) -> None:
-        """From here on this is its filter."""
-        self.filter = wanted
-        self.whole = tuple(topic for topic, each in wanted.topics.items() if each == ALL)
-
-    def append(self, item: Item) -> None:
-        self.items.append(item)
-
-    def trim(self, done: int) -> None:
-        """What is below `done` is not asked for again."""
-        if done > self.base:
-            self.trimmed = self.items[done - self.base - 1].ts
-            del self.items[: done - self.base]
-            self.base = done
 
 
 class Pending(msgspec.Struct):
@@ -112,8 +104,17 @@ class Core(msgspec.Struct):
     signature: Signature
     stamped: bool = False
     """Events keep the times of their roots, and are taken in the order of these."""
+    items: list[Item] = []
+    base: int = 0
+    """Items before this number are gone: everybody has done with them."""
     ts: int = 0
     """The last logical time given or promised."""
+    placed: int = 0
+    """The time of the last event in the stream."""
+    marked: int = 0
+    """The time of the last mark."""
+    wishes: list[int] = []
+    """Stamped: times that somebody waits for this stream to pass, least first."""
     sessions: dict[Consumer, Session] = {}
     pending: list[Pending] = []
     gone: dict[Consumer, int] = {}
@@ -136,6 +137,11 @@ class Core(msgspec.Struct):
     @property
     def root(self) -> bool:
         return len(self.signature) == 1
+
+    @property
+    def end(self) -> int:
+        """The number of the next item."""
+        return self.base + len(self.items)
 
     @property
     def filter(self) -> Filter:
@@ -162,9 +168,7 @@ class Core(msgspec.Struct):
                 if session is not None:
                     self._start(command.consumer, session)
             case Advance():
-                session = self.sessions.get(command.consumer)
-                if session is not None and session.number == command.session:
-                    self._advance(session, command.ts)
+                self._advance(command)
 
     def changes(self, command: LogCommand) -> bool:
         """Would it change anything? What would not need not be logged."""
@@ -172,7 +176,7 @@ class Core(msgspec.Struct):
             case Put():
                 return bool(self._new_events(command))
             case Take():
-                return bool(self._new_items(command))
+                return (command.life, command.index) == (self.life, self.next[command.side])
             case Attach() | Link():
                 return self._is_new(command)
             case Detach():
@@ -184,9 +188,10 @@ class Core(msgspec.Struct):
                 session = self.sessions.get(command.consumer)
                 if session is None or session.number != command.session:
                     return False
-                if self.waits:  # another topic's event may still have the last one's time
-                    return command.ts > max(session.last - 1, session.wish)
-                return session.last < command.ts
+                # In a stream of several roots another event may still have the last one's time.
+                seen = 0 if session.key else self.placed - self.waits
+                passed = max(self.marked, seen)
+                return command.ts > passed and command.ts not in self.wishes
 
     # --- events -------------------------------------------------------------------------------
 
@@ -195,11 +200,6 @@ class Core(msgspec.Struct):
         known = self.last.get(command.publisher, 0) + 1 - command.n
         return command.events[known:] if known >= 0 else ()
 
-    def _new_items(self, command: Take) -> tuple[Item, ...]:
-        """Those whose turn it is."""
-        known = self.next[command.side] - command.index
-        return command.items[known:] if known >= 0 and command.life == self.life else ()
-
     def _put(self, command: Put) -> None:
         events = self._new_events(command)
         if events:
@@ -207,16 +207,16 @@ class Core(msgspec.Struct):
             self._place(events, command.hint)
 
     def _take(self, command: Take) -> None:
-        if not self.live:
+        if not self.live or not self.changes(command):
             return
-        side, items = command.side, self._new_items(command)
-        self.next[side] += len(items)
+        side, items = command.side, command.items
+        self.next[side] = command.end
         if self.stamped:
             for item in items:
                 place = beyond(item, mixed=self.mixed(side))
                 self.frontiers[side] = max(self.frontiers[side], place)
                 if isinstance(item, Ev):
-                    self._emit((item,))
+                    self._emit([Ev(self.end, item.ts, item.event)])
                 else:
                     self._obey(side, item)
                 self._pass_on()
@@ -240,17 +240,15 @@ class Core(msgspec.Struct):
         """Events get their times here, one after the other."""
         first = max(self.ts + 1, hint)
         self.ts = first + len(events) - 1
-        self._emit([Ev(ts, event) for ts, event in enumerate(events, first)])
+        later = first - self.end
+        self._emit([Ev(n, n + later, event) for n, event in enumerate(events, self.end)])
 
     def _emit(self, items: Sequence[Ev]) -> None:
-        """One event is one step: its place in the streams of all who want it (erratum 1). Events
-        that come together are put there together, in the same order everywhere."""
-        for session in self.sessions.values():
-            if len(session.whole) == len(self.signature):
-                session.items += items
-            else:
-                passes = session.filter.passes
-                session.items += [item for item in items if passes(item.event)]
+        """One event is one step: it has one place for all who want it (erratum 1). If there is
+        nobody, it is not kept."""
+        if self.sessions:
+            self.items += items
+            self.placed = items[-1].ts
 
     # --- progress -----------------------------------------------------------------------------
 
@@ -263,30 +261,33 @@ class Core(msgspec.Struct):
         """Does a parent's stream have stamps of several roots?"""
         return self.stamped and len(parents(self.signature)[side]) > 1
 
-    def _advance(self, session: Session, ts: int) -> None:
+    def _advance(self, command: Advance) -> None:
+        if not self.changes(command):
+            return
         if self.waits:
-            session.wish = max(session.wish, ts)
+            insort(self.wishes, command.ts)
             self._pass_on()
         else:
-            self.ts = max(self.ts, ts)
-            session.append(Past(self.ts))
+            self.ts = max(self.ts, command.ts)
+            self._mark()
+
+    def _mark(self) -> None:
+        self.items.append(Past(self.end, self.ts))
+        self.marked = self.ts
 
     def _pass_on(self) -> None:
         """What both parents have passed is passed here: who waits for it hears so, or begins."""
         self.ts = max(self.ts, min(map(passed, self.frontiers)))
-        for session in self.sessions.values():
-            if session.wish and session.wish <= self.ts:
-                session.wish = 0
-                session.append(Past(self.ts))
+        if self.wishes and self.wishes[0] <= self.ts:
+            self.wishes = [one for one in self.wishes if one > self.ts]
+            self._mark()
         if self.pending:
             self._activate()
 
     @property
     def wished(self) -> int:
         """Stamped: the time that both parents have to pass for all who wait here."""
-        found = [session.wish for session in self.sessions.values()]
-        found += [one.after for one in self.pending]
-        return max(found, default=0)
+        return max((*self.wishes, *(one.after for one in self.pending)), default=0)
 
     # --- consumers ----------------------------------------------------------------------------
 
@@ -331,7 +332,7 @@ class Core(msgspec.Struct):
         if not self.live and not self.root:
             self.live, self.life = True, self.life + 1
             self.next, self.in_force, self.requested = [0, 0], [0, 0], []
-            self.frontiers = [NOWHERE, NOWHERE]
+            self.frontiers, self.wishes = [NOWHERE, NOWHERE], []
         if not self.root:
             one.need = self._need(one.filter)
         self._activate()
@@ -363,19 +364,29 @@ class Core(msgspec.Struct):
         self.pending = [one for one in self.pending if not self._is_ready(one)]
         for one in ready:
             session = self.sessions.get(one.consumer)
+            if session is None or one.version < 0:
+                session = Session(one.number, self.end, one.filter)
+                self.sessions[one.consumer] = session
+            self._filter(session, one.filter)
             if one.version >= 0:
-                if session is None:
-                    session = Session(one.number, one.filter)
-                    self.sessions[one.consumer] = session
-                session.widen(one.filter)
                 session.version = one.version
-                session.append(Widened(self.ts, one.version))
+                self._tell(session, Widened(self.end, self.ts, one.version))
             else:
                 self.ts = max(self.ts, one.after)
-                session = Session(one.number, one.filter, conjunction=one.conjunction)
-                session.widen(one.filter)
-                self.sessions[one.consumer] = session
+                session.conjunction = one.conjunction
                 self._start(one.consumer, session)
+
+    def _filter(self, session: Session, wanted: Filter) -> None:
+        """From here on this is its filter."""
+        if self.end > session.begin:
+            session.earlier.append((self.end, session.filter))
+        session.filter = wanted
+        session.key = b"" if wanted.whole(self.signature) else _encode(wanted)
+
+    def _tell(self, session: Session, item: Item) -> None:
+        """An item for one consumer alone."""
+        session.alone.append(self.end)
+        self.items.append(item)
 
     def _is_ready(self, one: Pending) -> bool:
         if self.root:
@@ -397,10 +408,10 @@ class Core(msgspec.Struct):
             "",
         )
         session.joined = not session.donor
-        session.append(Start(self.ts, session.donor, self.cut))
+        self._tell(session, Start(self.end, self.ts, session.donor, self.cut))
         if session.donor:
-            giving = Cut(self.ts, consumer, session.number, self.cut)
-            self.sessions[session.donor].append(giving)
+            giving = Cut(self.end, self.ts, consumer, session.number, self.cut)
+            self._tell(self.sessions[session.donor], giving)
 
     def _joining(self, consumer: Consumer, number: int, cut: int) -> Session | None:
         session = self.sessions.get(consumer)
@@ -412,7 +423,7 @@ class Core(msgspec.Struct):
         session = self._joining(command.consumer, command.session, command.cut)
         if session is not None:
             session.joined = True
-            session.append(Live(self.ts))
+            self._tell(session, Live(self.end, self.ts))
 
     # --- leaving ------------------------------------------------------------------------------
 
@@ -455,4 +466,19 @@ class Core(msgspec.Struct):
             self.cut += 1
             for _, one in orphans:
                 one.cut, one.donor, one.joined = self.cut, "", True
-                one.append(Start(self.ts, "", self.cut))
+                self._tell(one, Start(self.end, self.ts, "", self.cut))
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def between(self, first: int, end: int) -> list[Item]:
+        """The items from a number that is still kept up to another."""
+        return self.items[first - self.base : end - self.base]
+
+    def trim(self, done: int) -> None:
+        """Everybody has done with what is below."""
+        if done > self.base:
+            del self.items[: done - self.base]
+            self.base = done
+            for session in self.sessions.values():
+                session.alone = [n for n in session.alone if n >= done]
+                session.earlier = [one for one in session.earlier if one[0] > done]

@@ -44,6 +44,10 @@ class Filter(msgspec.Struct, frozen=True):
 
         return any(all(holds(one, read) for one in each) for each in alternatives)
 
+    def whole(self, topics: tuple[str, ...]) -> bool:
+        """Does everything of these topics pass?"""
+        return all(self.topics.get(topic) == ALL for topic in topics)
+
     def covers(self, other: Filter) -> bool:
         """Does everything that passes the other pass here? Judged by form: sound, not complete."""
         return all(

@@ -15,7 +15,7 @@ import msgspec
 
 from concordant.errors import PeerError, UsageError
 from concordant.machine.detector import Suspected, Trusted
-from concordant.machine.effects import Effect, Persist, Send, SetTimer
+from concordant.machine.effects import Effect, Persist, Send, SendAll, SetTimer
 from concordant.machine.inputs import Command, Input, Message, Received, Record, Started, TimerFired
 from concordant.machine.instant import Instant
 from concordant.order import replication
@@ -33,7 +33,7 @@ from concordant.order.merging.messages import (
     Pull,
     Reached,
     Recut,
-    unpacked,
+    check,
 )
 from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.overlay import SIDES, hosts_of, name_of, signature_named
@@ -71,6 +71,7 @@ class MergerHost:
         self._state = _State()
         self._records: list[Record] = []
         self._letters: dict[str, list[Message]] = {}
+        self._shared: list[tuple[tuple[str, ...], Message]] = []
         self._compacted = False
         self._outboxes: dict[str, Outbox] = {}
 
@@ -118,7 +119,8 @@ class MergerHost:
         elif self._records:
             out.append(Persist(tuple(self._records), cause))
         out += [Send(to, tuple(messages), cause) for to, messages in self._letters.items()]
-        self._records, self._letters, self._compacted = [], {}, False
+        out += [SendAll(to, (message,), cause) for to, message in self._shared]
+        self._records, self._letters, self._shared, self._compacted = [], {}, [], False
         return out
 
     def _post(self, to: str, message: Message) -> None:
@@ -140,7 +142,7 @@ class MergerHost:
             if not isinstance(message, Suspected | Trusted):
                 name = _merger_of(message)
                 if isinstance(message, Batch):
-                    unpacked(message.items)
+                    check(message)
                     if _side_of(message) not in SIDES:
                         raise PeerError(f"{message.consumer!r} is no side of a merger")
                 if name not in self._state.parts and name not in new:
@@ -232,9 +234,8 @@ class MergerHost:
             for _, group in groupby(enumerate(offered), lambda one: one[1].n - one[0]):
                 run = [one for _, one in group]
                 part.offer(source, run[0].n, [one.event for one in run], self._options)
-        elif part.replica.leader != part.replica.me:
-            leader = self._replicas(name)[part.replica.leader]
-            self._post(source, Elsewhere(topic, leader))
+        else:
+            part.astray[source] = True
 
     def _doubt(self, now: Instant, message: Suspected | Trusted) -> None:
         if isinstance(message, Suspected):
@@ -252,9 +253,24 @@ class MergerHost:
             part.catch_up()
             if part.replica.leading:  # mergers of one host give different times
                 self._lead(now, part, now + number)
+            self._redirect(part)
             for to, answer in part.answers(self._options):
-                self._post(to, answer)
+                self._answer(to, answer)
             self._compact(part)
+
+    def _redirect(self, part: Part) -> None:
+        """Publishers that came to the wrong replica are told which one leads."""
+        astray, part.astray = part.astray, {}
+        if part.replica.leader != part.replica.me:
+            leader = self._replicas(part.name)[part.replica.leader]
+            for publisher in astray:
+                self._post(publisher, Elsewhere(part.core.signature[0], leader))
+
+    def _answer(self, to: tuple[str, ...], answer: Batch | Ended) -> None:
+        if len(to) == 1:
+            self._post(to[0], answer)
+        else:
+            self._shared.append((to, answer))
 
     def _lead(self, now: Instant, part: Part, time: Instant) -> None:
         entries = part.commands(now, time, self._options)
@@ -311,6 +327,7 @@ class MergerHost:
                 for detach in part.expired(now, self._options):
                     part.control(detach)
             self._tell(part)
+            part.trim()
             if part.busy:
                 self._state.dirty[name] = True
 

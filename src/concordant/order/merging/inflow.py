@@ -1,7 +1,7 @@
 """The consumer's end of a stream: what came, what is missing, and whom to ask for it.
 
 Items come from any replica of a merger, in any order and more than once; they are taken in the
-order of their index. Credit is given ahead, so that a replica need not be asked for every batch.
+order of their numbers. Credit is given ahead, so that a replica need not be asked for every batch.
 Where nothing comes, the next replica is asked: that is all there is to reconnecting.
 """
 
@@ -15,6 +15,12 @@ from concordant.order.merging.messages import Batch, Consumer, Item, Pull, unpac
 from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.stamps import NOWHERE, Place
 
+HELD_COUNT_MAX = 1_000
+"""Batches ahead of one that is missing; the farthest goes and is asked for again."""
+
+READY_COUNT_MAX = 100_000
+"""Items that nobody takes, beyond which a sender that gives more than was asked for is ignored."""
+
 NEVER: Instant = -(1 << 62)
 """Before every instant, also of a clock that is far behind."""
 
@@ -25,12 +31,16 @@ class Inflow(msgspec.Struct):
     merger: str
     consumer: Consumer
     session: int
-    held: Holdback[int, Item]
-    """Items ahead of one that is missing."""
+    held: Holdback[int, Batch]
+    """Batches ahead of one that is missing, by their first number."""
     ready: list[Item] = []
     """Items whose turn has come, and that were not taken yet."""
     next: int = 0
-    """The next index to be taken."""
+    """What is below was taken."""
+    due: int = 0
+    """What is below is here, or was not for this consumer."""
+    begin: int = -1
+    """Where the session began, which is how batches for many name it; -1 if that is not known."""
     end: int = 0
     """Up to here items were asked for."""
     replica: int = 0
@@ -45,35 +55,34 @@ class Inflow(msgspec.Struct):
     """The time up to which a mark was asked for."""
 
     def take_in(self, now: Instant, batch: Batch) -> None:
-        """Items that came. After a crash the next one may be gone: it was done with before."""
+        """What came. Where the session begins is only said in a batch for one."""
         self.heard_at = now
-        if batch.base > self.next:
-            self.held.drain(lambda index: index < batch.base)
-            del self.ready[: batch.base - self.next]
-            self.next = batch.base
-        items = unpacked(batch.items)
+        if batch.consumer:
+            self.begin = batch.begin
+            self.due = max(self.due, batch.base)
         if batch.first > self.due:
-            for index, item in enumerate(items, batch.first):
-                self.held.put(index, item)
+            self.held.put(batch.first, batch)
             return
-        new = items[self.due - batch.first :][: self.held.count_max - len(self.ready)]
-        if not new:
-            return
-        self.moved_at = now
-        self.ready += new
-        if len(self.held):
-            self.held.drain(lambda index: index < self.due)
-            while (item := self.held.take(self.due)) is not None:
-                self.ready.append(item)
+        self._add(now, batch)
+        while (first := self.held.least()) is not None and first <= self.due:
+            held = self.held.take(first)
+            assert held is not None
+            self._add(now, held)
 
-    @property
-    def due(self) -> int:
-        """The next index that is not here."""
-        return self.next + len(self.ready)
+    def _add(self, now: Instant, batch: Batch) -> None:
+        if batch.end <= self.due or len(self.ready) > READY_COUNT_MAX:
+            return
+        items = unpacked(batch.items)
+        self.ready += items if batch.first == self.due else [i for i in items if i.n >= self.due]
+        self.due, self.moved_at = batch.end, now
+
+    def go_on(self, next: int) -> None:
+        """What is below was taken in another life."""
+        self.next = self.due = next
 
     @property
     def count(self) -> int:
-        """Items that are here and were not taken."""
+        """Items that are here and were not taken, and batches that wait for others."""
         return len(self.ready) + len(self.held)
 
     @property
@@ -83,14 +92,15 @@ class Inflow(msgspec.Struct):
 
     def take(self) -> Item:
         """The next item, which is there."""
-        self.next += 1
-        return self.ready.pop(0)
+        item = self.ready.pop(0)
+        self.next = item.n + 1 if self.ready else self.due
+        return item
 
-    def take_all(self) -> tuple[int, list[Item]]:
-        """Everything whose turn has come, and the index of the first."""
-        first, items = self.next, self.ready
-        self.next, self.ready = self.due, []
-        return first, items
+    def take_all(self) -> list[Item]:
+        """Everything whose turn has come."""
+        items, self.ready = self.ready, []
+        self.next = self.due
+        return items
 
     def wish(
         self,

@@ -1,7 +1,7 @@
 """What a stream is fed to: the engine for one conjunction, or nothing but a counter.
 
-A matcher takes events in their order and returns what is to be delivered. Its state can be copied to
-another subscriber of the same conjunction, which then finds the same relations from there on.
+A matcher takes events in their order and returns what is to be delivered. Its state can be copied
+to another subscriber of the same conjunction, which then finds the same relations from there on.
 """
 
 from __future__ import annotations

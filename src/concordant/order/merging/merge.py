@@ -10,48 +10,37 @@ an event at hand, or its frontier has passed (Wilkin 2015, figure 3.7, corrected
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import groupby
 from operator import itemgetter
 
 from concordant.order.merging.messages import Ev
 from concordant.order.merging.stamps import ALL, Place, place_of
-from concordant.order.merging.stream import Kept, Stream
+from concordant.order.merging.stream import Stream
 
 
-def due(streams: Collection[Stream]) -> list[tuple[Stream, Kept]]:
+def due(streams: Collection[Stream]) -> list[tuple[Stream, tuple[Ev, ...]]]:
     """What may be fed now, in its order, in runs of one stream; it waits no longer."""
     if len(streams) == 1:
         (only,) = streams
-        return [(only, kept) for kept in only.give()] if only.stage == "live" else []
+        if only.stage != "live" or not only.waiting:
+            return []
+        items, only.waiting = tuple(only.waiting), []
+        return [(only, items)]
     heads = (order(one, one.head) for one in streams if one.head and one.stage != "live")
     first = min(heads, default=None)  # of a stream that must not be fed yet
-    found: list[tuple[Order, int, Stream, Ev]] = []
+    found: list[tuple[Order, Stream, Ev]] = []
     for one in streams:
         count, end = 0, limit(one, streams)
-        for index, item in one.waiting_items() if one.stage == "live" else ():
+        for item in one.waiting if one.stage == "live" else ():
             place = order(one, item)
             if place_of(item) > end or (first is not None and place > first):
                 break
-            found.append((place, index, one, item))
+            found.append((place, one, item))
             count += 1
-        one.pop(count)
-    found.sort(key=itemgetter(0, 1))
-    return [
-        (stream, Kept(index, tuple(item for _, _, _, item in run)))
-        for (stream, index), run in _runs(found)
-    ]
-
-
-def _runs(
-    found: list[tuple[Order, int, Stream, Ev]],
-) -> Iterator[tuple[tuple[Stream, int], list[tuple[Order, int, Stream, Ev]]]]:
-    """Successive events of one stream together."""
-    start = 0
-    for end in range(1, len(found) + 1):
-        _, index, stream, _ = found[end - 1]
-        if end < len(found) and found[end][2] is stream and found[end][1] == index + 1:
-            continue
-        yield (stream, found[start][1]), found[start:end]
-        start = end
+        del one.waiting[:count]
+    found.sort(key=itemgetter(0))  # events of one stream are in their order, and stay so
+    runs = groupby(found, key=lambda one: id(one[1]))
+    return [(run[0][1], tuple(item for _, _, item in run)) for run in (list(r) for _, r in runs)]
 
 
 def limit(one: Stream, streams: Collection[Stream]) -> Place:
@@ -80,7 +69,7 @@ def unmarked(streams: Collection[Stream], *, again: bool) -> Iterator[tuple[Stre
     if not heads or len(streams) == 1:
         return
     _, head, first = min(heads, key=itemgetter(0))
-    ts = max(one.last.ts for one in streams if one.head is not None)
+    ts = max(one.waiting[-1].ts for one in streams if one.waiting)
     for one in streams:
         awaited = one.head is None and _passed(one, first) < place_of(head)
         if awaited and one.stage != "attaching" and (again or ts > one.marked):

@@ -3,12 +3,16 @@
 Everything is addressed by merger, consumer and index, and may be lost, doubled and overtaken: each
 message is repeated until its effect is seen. A *consumer* of a merger is a subscriber's conjunction
 (`address conjunction`) or a side of a child merger (`merger side`); its session number grows each
-time that it attaches again, and the items of a session are numbered from 0.
+time that it attaches again.
+
+The items of a merger are numbered from 0. A consumer gets those that pass its filter and those that
+are for it alone, so what many of them get is the same and is sent to all of them at once.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 
 import msgspec
 
@@ -24,30 +28,35 @@ Consumer = str
 
 
 class Ev(msgspec.Struct, frozen=True, tag="e", array_like=True, gc=False):
-    """The next event, with its logical time."""
+    """The next event, with its number in the stream and its logical time."""
 
+    n: int
     ts: int
     event: Event
 
 
 class Widened(msgspec.Struct, frozen=True, tag="f", array_like=True, gc=False):
-    """From here on the child's filter of this version is in force."""
+    """For a child: from here on its filter of this version is in force."""
 
+    n: int
     ts: int
     version: int
 
 
 class Start(msgspec.Struct, frozen=True, tag="s", array_like=True, gc=False):
-    """The session begins here: with the donor's queues as they are here, or with empty ones."""
+    """For a subscriber: its session begins here, with the donor's queues as they are here, or with
+    empty ones."""
 
+    n: int
     ts: int
     donor: Consumer
     cut: int
 
 
 class Cut(msgspec.Struct, frozen=True, tag="c", array_like=True, gc=False):
-    """Send the joiner your queues as they are here."""
+    """For a donor: send the joiner your queues as they are here."""
 
+    n: int
     ts: int
     joiner: Consumer
     session: int
@@ -55,14 +64,16 @@ class Cut(msgspec.Struct, frozen=True, tag="c", array_like=True, gc=False):
 
 
 class Live(msgspec.Struct, frozen=True, tag="l", array_like=True, gc=False):
-    """The join is complete: the session's deliveries begin."""
+    """For a subscriber: the join is complete, and deliveries begin."""
 
+    n: int
     ts: int
 
 
 class Past(msgspec.Struct, frozen=True, tag="p", array_like=True, gc=False):
-    """A progress mark: what follows is younger than `ts`."""
+    """A progress mark for all: what follows is younger than `ts`."""
 
+    n: int
     ts: int
 
 
@@ -82,11 +93,12 @@ class Put(msgspec.Struct, frozen=True, tag="put", array_like=True, gc=False):
 
 
 class Take(msgspec.Struct, frozen=True, tag="take", array_like=True, gc=False):
-    """The next items of a parent, from `index` on."""
+    """The items of a parent from `index` up to `end`, as far as they are for this merger."""
 
     life: int
     side: int
     index: int
+    end: int
     items: tuple[Item, ...]
     hint: Instant
 
@@ -166,11 +178,14 @@ packed = msgspec.msgpack.Encoder().encode
 
 @lru_cache(maxsize=_PACKED_COUNT_MAX)
 def unpacked(data: bytes) -> tuple[Item, ...]:
-    """The items of a batch; what is none is refused."""
+    """Items from bytes; what is none is refused, and what is not in its order."""
     try:
-        return _unpack(data)
+        items = _unpack(data)
     except msgspec.MsgspecError as error:
         raise PeerError(f"a batch has no items: {error}") from None
+    if any(one.n >= other.n for one, other in pairwise(items)):
+        raise PeerError("a batch has items out of order")
+    return items
 
 
 class Pull(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -187,16 +202,22 @@ class Pull(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Batch(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Items of a session, numbered from `first`; also an empty one says that somebody is there."""
+    """What there is for a consumer from `first` up to `end`; also an empty one says that somebody
+    is there. It is for one consumer, which it names, or for many."""
 
     merger: str
-    consumer: Consumer
-    session: int
     first: int
+    end: int
     items: bytes
-    """See `packed`: what many consumers get is made bytes once."""
+    """See `packed`."""
+    consumer: Consumer = ""
+    session: int = 0
     base: int = 0
-    """What is below was done with, says the consumer, and is gone."""
+    """For one: what is below is not for it, or it said that it has done with it."""
+    begin: int = 0
+    """For one: where its session began. By this number it is named where many are."""
+    many: tuple[int, ...] = ()
+    """Where the sessions of those began who get it."""
 
 
 class Ended(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -214,6 +235,15 @@ class Queues(msgspec.Struct, frozen=True, tag=True, gc=False):
     session: int
     cut: int
     state: bytes
+
+
+def check(batch: Batch) -> None:
+    """Refuse a batch whose items are not where it says."""
+    items = unpacked(batch.items)
+    if items and not batch.first <= items[0].n <= items[-1].n < batch.end:
+        raise PeerError("a batch has items that lie elsewhere")
+    if batch.first > batch.end:
+        raise PeerError("a batch ends before it begins")
 
 
 # --- publishers -----------------------------------------------------------------------------------

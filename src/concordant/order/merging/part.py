@@ -14,8 +14,8 @@ import msgspec
 from concordant.machine.holdback import Holdback
 from concordant.machine.instant import Instant
 from concordant.model.event import Event
-from concordant.order.merging.core import Core
-from concordant.order.merging.inflow import Inflow
+from concordant.order.merging.core import Core, Session
+from concordant.order.merging.inflow import HELD_COUNT_MAX, Inflow
 from concordant.order.merging.messages import (
     Advance,
     Batch,
@@ -24,8 +24,10 @@ from concordant.order.merging.messages import (
     Detach,
     Ended,
     Ev,
+    Item,
     Link,
     LogCommand,
+    Past,
     Pull,
     Put,
     Take,
@@ -40,6 +42,13 @@ from concordant.order.streams import Incoming
 _commands = msgspec.msgpack.Decoder(LogCommand)
 _core = msgspec.msgpack.Decoder(Core)
 encode = msgspec.msgpack.Encoder().encode
+_NOTHING = packed(())
+
+Answer = tuple[tuple[str, ...], Batch | Ended]
+"""To whom, and what."""
+
+MANY_COUNT_MAX = 64
+"""Consumers that one batch is for."""
 
 
 class Asked(msgspec.Struct):
@@ -47,10 +56,29 @@ class Asked(msgspec.Struct):
 
     source: str
     session: int
+    sent: int
+    """What is below was sent."""
     next: int
+    """What is below was sent, or is not worth a message yet."""
     end: int
     answered: bool = False
     """It has heard of us since it asked, if only by an empty batch."""
+    known: bool = False
+    """It knows where its session began."""
+    marking: bool = False
+    """It waits for marks, whoever asked for them."""
+
+
+class Offered(msgspec.Struct):
+    """Successive events of a publisher that are to be logged."""
+
+    publisher: str
+    n: int
+    events: list[Event]
+
+    @property
+    def end(self) -> int:
+        return self.n + len(self.events)
 
 
 class Part(msgspec.Struct):
@@ -61,13 +89,15 @@ class Part(msgspec.Struct):
     core: Core
     applied: int = 0
     publishers: dict[str, Incoming] = {}
-    puts: list[Put] = []
+    puts: list[Offered] = []
     controls: dict[bytes, bool] = {}
     """Commands of consumers that are to be logged, each once."""
     logged: dict[bytes, bool] = {}
     """Commands of consumers that are in the log and not applied yet."""
     unaccepted: dict[str, int] = {}
     """Publishers that are to hear how far their events are accepted, and what they were told."""
+    astray: dict[str, bool] = {}
+    """Publishers that sent events here although another replica leads."""
     linked_at: Instant = 0
     linked: tuple[int, int, bool] = (0, 0, False)
     """Life, filter version and liveness of which the parents were told last."""
@@ -125,10 +155,11 @@ class Part(msgspec.Struct):
                 last = command.n + len(command.events) - 1
                 self.known[command.publisher] = max(last, self._known(command.publisher))
             elif isinstance(command, Take) and command.life == self.core.life:
-                side, end = command.side, command.index + len(command.items)
-                self.taken[side] = max(self.taken[side], end)
-                place = beyond(command.items[-1], mixed=self.core.mixed(side))
-                self.taken_to[side] = max(self.taken_to[side], place)
+                side = command.side
+                self.taken[side] = max(self.taken[side], command.end)
+                for item in command.items[-1:]:
+                    place = beyond(item, mixed=self.core.mixed(side))
+                    self.taken_to[side] = max(self.taken_to[side], place)
         self.heard_at = dict.fromkeys(self.core.sessions, now)
         self._revive(now, options)
 
@@ -143,14 +174,15 @@ class Part(msgspec.Struct):
                     name_of(signature),
                     f"{self.name} {SIDES[side]}",
                     core.life,
-                    Holdback(2 * options.window_count),
+                    Holdback(HELD_COUNT_MAX),
                     replica=first_replica(self.name, options.replication.replica_count),
-                    next=max(core.next[side], taken[side]),
                     moved_at=now,
                     frontier=max(core.frontiers[side], reached[side]),
                 )
                 for side, signature in enumerate(parents(core.signature))
             ]
+            for side, one in enumerate(self.inputs):
+                one.go_on(max(core.next[side], taken[side]))
 
     def commands(self, now: Instant, time: Instant, options: MergingOptions) -> list[bytes]:
         """Everything at hand, in the order in which it is to be logged, with times from `time`."""
@@ -164,7 +196,9 @@ class Part(msgspec.Struct):
         if self.held_up(options):
             return found
         hint = TICKS * time if options.hinted else 0
-        found += [encode(Put(one.publisher, one.n, one.events, hint)) for one in self.puts]
+        found += [
+            encode(Put(one.publisher, one.n, tuple(one.events), hint)) for one in self.puts
+        ]
         self.puts = []
         if self.core.live:
             found += map(encode, self._takes(hint))
@@ -176,9 +210,9 @@ class Part(msgspec.Struct):
             yield from self._takes_by_stamp(hint)
             return
         for side, one in enumerate(self.inputs):
-            if one.ready:
-                first, items = one.take_all()
-                yield Take(one.session, side, first, tuple(items), hint)
+            if one.next < one.due:
+                first, items = one.next, one.take_all()
+                yield Take(one.session, side, first, one.next, tuple(items), hint)
 
     def _takes_by_stamp(self, hint: Instant) -> Iterator[Take]:
         """What comes next by its stamp, as long as neither parent can bring something before."""
@@ -189,7 +223,11 @@ class Part(msgspec.Struct):
                 items.append(one.take())
                 place = beyond(items[-1], mixed=self.core.mixed(side))
                 one.frontier = max(one.frontier, place)
-            yield Take(one.session, side, first, tuple(items), hint)
+            yield Take(one.session, side, first, one.next, tuple(items), hint)
+        for side, one in enumerate(self.inputs):
+            if not one.ready and one.next < one.due:
+                first, one.next = one.next, one.due
+                yield Take(one.session, side, first, one.next, (), hint)
 
     def _comes_next(self, one: Inflow) -> bool:
         """May its next item be taken? Only events have to wait for the other parent's."""
@@ -219,17 +257,22 @@ class Part(msgspec.Struct):
         """Some consumer is too far behind. It may be so because it waits for a session that is to
         begin behind what the parents have sent, or for a mark that lies there: then events are
         taken in all the same."""
-        if self.core.waits and self.core.wished:
+        core = self.core
+        if core.end - core.base <= options.lag_count_max:
             return False
-        return not self.core.pending and any(
-            session.end - max(session.base, self._done(name, session.number))
-            > options.lag_count_max
-            for name, session in self.core.sessions.items()
-        )
+        if core.pending or (core.waits and core.wished):
+            return False
+        self.trim()
+        return core.end - core.base > options.lag_count_max
 
-    def _done(self, consumer: Consumer, number: int) -> int:
-        session, done = self.done.get(consumer, (0, 0))
-        return done if session == number else 0
+    def trim(self) -> None:
+        """Let go of what all consumers have done with."""
+        core = self.core
+        least = core.end
+        for consumer, session in core.sessions.items():
+            number, done = self.done.get(consumer, (0, 0))
+            least = min(least, max(session.begin, done if number == session.number else 0))
+        core.trim(least)
 
     # --- what comes in ------------------------------------------------------------------------
 
@@ -243,8 +286,12 @@ class Part(msgspec.Struct):
         self.unaccepted[publisher] = 0
         ready = incoming.skip(self._known(publisher) + 1)
         ready += incoming.accept_all(n, events)
-        if ready:
-            self.puts.append(Put(publisher, incoming.next - len(ready), tuple(ready), 0))
+        first = incoming.next - len(ready)
+        last = self.puts[-1] if self.puts else None
+        if last is not None and (last.publisher, last.end) == (publisher, first):
+            last.events += ready
+        elif ready:
+            self.puts.append(Offered(publisher, first, ready))
 
     def _known(self, publisher: str) -> int:
         """The last number of a publisher that has, or will have, a place."""
@@ -252,6 +299,9 @@ class Part(msgspec.Struct):
 
     def control(self, command: Control) -> bool:
         """A command of a consumer; True if it is at the leader."""
+        if isinstance(command, Advance) and command.consumer in self.asked:
+            asked = self.asked[command.consumer]  # the mark may be there already
+            asked.marking, asked.next = True, asked.sent
         if self.replica.leading:
             self.controls[encode(command)] = True
         return self.replica.leading
@@ -263,11 +313,19 @@ class Part(msgspec.Struct):
 
     def pulled(self, now: Instant, source: str, pull: Pull) -> None:
         """A consumer asks for items and says what it has done with."""
-        start, before = pull.start, self.asked.get(pull.consumer)
-        known = before is not None and (before.source, before.session) == (source, pull.session)
-        if known and before is not None and not pull.again:
-            start = max(start, before.next)  # what is on its way need not be sent again
-        self.asked[pull.consumer] = Asked(source, pull.session, start, pull.end)
+        before = self.asked.get(pull.consumer)
+        if before is None or (before.source, before.session) != (source, pull.session):
+            asked = Asked(source, pull.session, pull.start, pull.start, pull.end)
+        elif pull.again:
+            asked = Asked(source, pull.session, pull.start, pull.start, pull.end)
+            asked.marking = before.marking
+        else:  # what is on its way need not be sent again
+            asked = before
+            asked.answered = False
+            asked.end = max(asked.end, pull.end)
+            asked.sent = max(asked.sent, pull.start)
+            asked.next = max(asked.next, pull.start)
+        self.asked[pull.consumer] = asked
         self.heard[pull.consumer] = True
         self.reached(now, pull.consumer, pull.session, pull.done)
 
@@ -276,37 +334,99 @@ class Part(msgspec.Struct):
         self.heard_at[consumer] = now
         if (session, done) > self.done.get(consumer, (0, 0)):
             self.done[consumer] = (session, done)
-        found = self.core.sessions.get(consumer)
-        if found is not None and found.number == session:
-            found.trim(min(done, found.end))
 
     # --- what goes out ------------------------------------------------------------------------
 
-    def answers(self, options: MergingOptions) -> Iterator[tuple[str, Batch | Ended]]:
-        """Items for those who asked, as far as they are committed. Those that many get are made
-        bytes once."""
-        made: dict[tuple[int, ...], bytes] = {}
-        sessions, name, count_max = self.core.sessions, self.name, options.batch_count_max
+    def answers(self, options: MergingOptions) -> Iterator[Answer]:
+        """Items for those who asked, as far as they are committed. Those who are equally far and
+        have the same filter get them together."""
+        core = self.core
+        together: dict[tuple[bytes, int, int, int, bool], list[tuple[Session, Asked]]] = {}
         for consumer, asked in list(self.asked.items()):
-            session = sessions.get(consumer)
-            if session is not None and session.number == asked.session:
-                kept, base = session.items, session.base
-            elif self.core.gone.get(consumer, 0) >= asked.session:
-                del self.asked[consumer]
-                yield asked.source, Ended(name, consumer, asked.session)
+            session = core.sessions.get(consumer)
+            if session is None or session.number != asked.session:
+                yield from self._unbegun(consumer, asked)
                 continue
+            if asked.sent < max(session.begin, core.base):
+                asked.end += max(0, session.begin - asked.sent)
+                asked.sent = asked.next = max(session.begin, core.base)
+                asked.known = False
+            end = min(asked.end, core.end)
+            if asked.answered and end <= asked.next:
+                continue
+            alone = session.version >= 0 or (session.alone and session.alone[-1] >= asked.sent)
+            if alone or not asked.known:
+                yield from self._alone(consumer, session, asked, end, options)
             else:
-                kept, base = [], 0
-            first, end = max(asked.next, base), min(asked.end, base + len(kept))
-            while first < end or not asked.answered:
-                items = kept[first - base : max(first, min(end, first + count_max)) - base]
-                key = tuple(map(id, items))
-                data = made.get(key)
-                if data is None:
-                    data = made[key] = packed(items)
-                yield asked.source, Batch(name, consumer, asked.session, first, data, base)
-                asked.answered = True
-                asked.next = first = first + len(items)
+                key = (session.key, asked.sent, asked.next, end, asked.marking)
+                together.setdefault(key, []).append((session, asked))
+        for (_, sent, first, end, _), some in together.items():
+            yield from self._share(some, sent, first, max(first, end), options)
+
+    def _unbegun(self, consumer: Consumer, asked: Asked) -> Iterator[Answer]:
+        """The session has ended, or not begun."""
+        if self.core.gone.get(consumer, 0) >= asked.session:
+            del self.asked[consumer]
+            yield (asked.source,), Ended(self.name, consumer, asked.session)
+        elif not asked.answered:
+            asked.answered, at = True, asked.sent
+            empty = Batch(self.name, at, at, _NOTHING, consumer, asked.session, begin=-1)
+            yield (asked.source,), empty
+
+    def _alone(
+        self, consumer: Consumer, session: Session, asked: Asked, end: int, options: MergingOptions
+    ) -> Iterator[Answer]:
+        """A batch for one: it has to know where it stands, or there is something for it alone."""
+        core = self.core
+        end = max(end, asked.next)
+        items = [item for item in core.between(asked.next, end) if session.sees(item)]
+        if not self._worth(items, asked, end, options):
+            asked.next = end
+            return
+        stands = (consumer, asked.session, max(session.begin, core.base), session.begin)
+        for last, some in _pieces(items, end, options.batch_count_max):
+            yield (asked.source,), Batch(self.name, asked.sent, last, packed(some), *stands)
+            asked.sent = asked.next = last
+        asked.answered = asked.known = True
+
+    def _share(
+        self,
+        some: list[tuple[Session, Asked]],
+        sent: int,
+        first: int,
+        end: int,
+        options: MergingOptions,
+    ) -> Iterator[Answer]:
+        """A batch for many."""
+        session, asked = some[0]
+        passes = session.filter.passes
+        items: list[Item] = [
+            one
+            for one in self.core.between(first, end)
+            if type(one) is Past or (type(one) is Ev and (not session.key or passes(one.event)))
+        ]
+        owed = not all(one.answered for _, one in some)
+        if owed or self._worth(items, asked, end, options):
+            for last, piece in _pieces(items, end, options.batch_count_max):
+                data = packed(piece)
+                for i in range(0, len(some), MANY_COUNT_MAX):
+                    who = some[i : i + MANY_COUNT_MAX]
+                    begins = tuple(one.begin for one, _ in who)
+                    batch = Batch(self.name, sent, last, data, many=begins)
+                    yield tuple(one.source for _, one in who), batch
+                sent = last
+        for _, one in some:
+            one.sent, one.next, one.answered = sent, end, True
+
+    def _worth(
+        self, items: Sequence[Item], asked: Asked, end: int, options: MergingOptions
+    ) -> bool:
+        """Is there something to say? That nothing was for a consumer it hears now and then, so that
+        it can say that it has done with it."""
+        pause = min(options.window_count, options.lag_count_max) // 4
+        if not (asked.answered and asked.known) or end >= asked.end or end - asked.sent > pause:
+            return True
+        return bool(items) if asked.marking else any(type(one) is not Past for one in items)
 
     def pulls(
         self, now: Instant, options: MergingOptions, *, overdue: bool
@@ -363,3 +483,10 @@ class Part(msgspec.Struct):
         if self.replica.leading and self.core.live:
             waiting += sum(one.count for one in self.inputs)
         return self.replica.length - self.applied + len(self.puts) + waiting
+
+
+def _pieces(items: list[Item], end: int, count_max: int) -> Iterator[tuple[int, list[Item]]]:
+    """Items in pieces of a bounded size, each with the number where it ends; at least one."""
+    for i in range(0, max(1, len(items)), count_max):
+        some = items[i : i + count_max]
+        yield (end if i + count_max >= len(items) else some[-1].n + 1), some

@@ -7,8 +7,9 @@ import msgspec
 from concordant.machine.instant import Instant
 from concordant.model.subscription import Subscription
 from concordant.order.client import ClientState, Published
+from concordant.order.merging.messages import Ev
 from concordant.order.merging.outlet import Outlet
-from concordant.order.merging.stream import Kept, Stream, Wanted
+from concordant.order.merging.stream import Stream, Wanted
 
 
 class Correlate(msgspec.Struct, frozen=True, gc=False):
@@ -44,14 +45,14 @@ class Begun(msgspec.Struct, frozen=True, tag=True, gc=False):
     next: int
     ts: int
     queues: bytes
-    kept: tuple[Kept, ...]
+    kept: tuple[Ev, ...]
 
 
 class Fed(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Durable: events with successive indexes went to the matcher of a session."""
+    """Durable: events went to the matcher of a session, one after the other."""
 
     name: str
-    kept: Kept
+    items: tuple[Ev, ...]
 
 
 class Closed(msgspec.Struct, frozen=True, tag=True, gc=False):

@@ -9,7 +9,7 @@ subscriber is the subscriber's matter.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -72,17 +72,6 @@ def wanted(subscription: Subscription) -> tuple[Wanted, ...]:
     )
 
 
-class Kept(msgspec.Struct, frozen=True, array_like=True):
-    """Events with successive indexes, from `index` on, that wait for their turn."""
-
-    index: int
-    items: tuple[Ev, ...]
-
-    def after(self, count: int) -> Kept:
-        """Without so many of the first."""
-        return Kept(self.index + count, self.items[count:]) if count else self
-
-
 class Stream(msgspec.Struct):
     """One session as its subscriber sees it."""
 
@@ -106,9 +95,8 @@ class Stream(msgspec.Struct):
     queues_cut: int = 0
     queues: bytes = b""
     """A donor's queues, and the cut that they belong to."""
-    waiting: list[Kept] = []
-    fed: int = 0
-    """How many of the first that wait were fed already."""
+    waiting: list[Ev] = []
+    """Events that wait for their turn."""
     marked: int = 0
     """The time up to which a mark was asked for."""
 
@@ -119,45 +107,12 @@ class Stream(msgspec.Struct):
     @property
     def head(self) -> Ev | None:
         """The next event to be fed."""
-        return self.waiting[0].items[self.fed] if self.waiting else None
-
-    @property
-    def head_index(self) -> int:
-        """Its index, if there is one."""
-        return self.waiting[0].index + self.fed
-
-    def waiting_items(self) -> Iterator[tuple[int, Ev]]:
-        """Events that wait, with their indexes."""
-        fed = self.fed
-        for kept in self.waiting:
-            yield from enumerate(kept.items[fed:], kept.index + fed)
-            fed = 0
-
-    @property
-    def last(self) -> Ev:
-        """The last event that waits."""
-        return self.waiting[-1].items[-1]
+        return self.waiting[0] if self.waiting else None
 
     @property
     def done(self) -> int:
         """Below this, nothing is needed again, not even after a crash."""
-        return self.head_index if self.waiting and self.stage == "live" else self.inflow.next
-
-    @property
-    def waiting_count(self) -> int:
-        return sum(len(kept.items) for kept in self.waiting) - self.fed
-
-    def pop(self, count: int) -> None:
-        """So many are fed."""
-        self.fed += count
-        while self.waiting and self.fed >= len(self.waiting[0].items):
-            self.fed -= len(self.waiting.pop(0).items)
-
-    def give(self) -> list[Kept]:
-        """All that wait are fed."""
-        waiting = [self.waiting[0].after(self.fed), *self.waiting[1:]] if self.waiting else []
-        self.waiting, self.fed = [], 0
-        return waiting
+        return self.waiting[0].n if self.waiting and self.stage == "live" else self.inflow.next
 
     def attach(self) -> Attach:
         """The wish for the session."""
@@ -171,11 +126,11 @@ class Stream(msgspec.Struct):
             self.after,
         )
 
-    def keep(self, kept: Kept) -> None:
+    def keep(self, items: Sequence[Ev]) -> None:
         """Events in their turn."""
-        self.frontier = max(self.frontier, beyond(kept.items[-1], mixed=self.mixed))
+        self.frontier = max(self.frontier, beyond(items[-1], mixed=self.mixed))
         if self.stage != "attaching":
-            self.waiting.append(kept)
+            self.waiting += items
 
     def take(self, now: Instant, item: Item) -> bool:
         """Another item in its turn; True if it made the session live."""
@@ -183,7 +138,7 @@ class Stream(msgspec.Struct):
         if self.stage == "live":
             return False
         if isinstance(item, Start):
-            self.waiting, self.fed = [], 0
+            self.waiting = []
             self.cut, self.began_at = item.cut, now
             self.stage = "waiting" if item.donor else "live"
             return not item.donor

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from concordant.errors import PeerError, UsageError
@@ -72,8 +75,10 @@ def delivered(effects: list[Effect]) -> list[tuple[str, ...]]:
     return [tuple(event.id for event in one.events) for one in found]
 
 
-def batch(name: str, *items: object, first: int = 0, session: int = 1) -> Received:
-    return Received("m", (Batch("", f"s {name}", session, first, packed(items)),))  # type: ignore[arg-type]
+def batch(name: str, *items: Any, first: int = 0, session: int = 1) -> Received:
+    placed = [msgspec.structs.replace(item, n=n) for n, item in enumerate(items, first)]
+    end = first + len(items)
+    return Received("m", (Batch("", first, end, packed(placed), f"s {name}", session),))
 
 
 # --- clients --------------------------------------------------------------------------------------
@@ -81,7 +86,7 @@ def batch(name: str, *items: object, first: int = 0, session: int = 1) -> Receiv
 
 def test_what_is_fed_is_durable_before_it_is_delivered() -> None:
     found = client("q: A")
-    effects = found.handle(1, batch("q/1", Start(0, "", 1), Ev(1, event("A", 1))))
+    effects = found.handle(1, batch("q/1", Start(0, 0, "", 1), Ev(0, 1, event("A", 1))))
     kinds = [type(one) for one in effects]
     assert delivered(effects) == [("p:1",)]
     assert max(i for i, one in enumerate(kinds) if one is Persist) < kinds.index(Deliver)
@@ -91,33 +96,33 @@ def test_a_batch_of_something_else_is_refused_and_changes_nothing() -> None:
     found = client("q: A")
     before = found.snapshot()
     with pytest.raises(PeerError, match="no items"):
-        found.handle(1, Received("m", (Batch("", "s q/1", 1, 0, b"\xc1"),)))
+        found.handle(1, Received("m", (Batch("", 0, 1, b"\xc1", "s q/1", 1),)))
     assert found.snapshot() == before
 
 
 def test_items_are_taken_in_the_order_of_their_index() -> None:
     found = client("q: A")
-    assert delivered(found.handle(1, batch("q/1", Ev(2, event("A", 2)), first=2))) == []
-    effects = found.handle(2, batch("q/1", Start(0, "", 1), Ev(1, event("A", 1))))
+    assert delivered(found.handle(1, batch("q/1", Ev(0, 2, event("A", 2)), first=2))) == []
+    effects = found.handle(2, batch("q/1", Start(0, 0, "", 1), Ev(0, 1, event("A", 1))))
     assert delivered(effects) == [("p:1",), ("p:2",)]
 
 
 def test_an_event_waits_for_the_frontier_of_the_other_stream() -> None:
     found = client("q: A", "r: B")
-    found.handle(1, batch("q/1", Start(0, "", 1)))
-    found.handle(1, batch("r/1", Start(0, "", 1), session=2))
-    effects = found.handle(2, batch("q/1", Ev(5, event("A", 1)), first=1))
+    found.handle(1, batch("q/1", Start(0, 0, "", 1)))
+    found.handle(1, batch("r/1", Start(0, 0, "", 1), session=2))
+    effects = found.handle(2, batch("q/1", Ev(0, 5, event("A", 1)), first=1))
     assert delivered(effects) == []
     assert sent(effects, Advance) == [Advance("B", "s r/1", 2, 5)]
-    effects = found.handle(3, batch("r/1", Ev(3, event("B", 2)), first=1, session=2))
+    effects = found.handle(3, batch("r/1", Ev(0, 3, event("B", 2)), first=1, session=2))
     assert delivered(effects) == [("p:2",)]
-    effects = found.handle(4, batch("r/1", Ev(9, event("B", 3)), first=2, session=2))
+    effects = found.handle(4, batch("r/1", Ev(0, 9, event("B", 3)), first=2, session=2))
     assert delivered(effects) == [("p:1",)]
 
 
 def test_a_subscription_at_run_time_begins_after_what_was_delivered() -> None:
     found = client("q: A")
-    found.handle(1, batch("q/1", Start(0, "", 1), Ev(70, event("A", 1))))
+    found.handle(1, batch("q/1", Start(0, 0, "", 1), Ev(0, 70, event("A", 1))))
     effects = found.handle(2, Command((Correlate(subscription("r: B")),)))
     (attach,) = sent(effects, Attach)
     assert attach.after == 70
@@ -125,17 +130,17 @@ def test_a_subscription_at_run_time_begins_after_what_was_delivered() -> None:
 
 def test_a_joiner_delivers_nothing_before_it_is_live_and_ignores_queues_of_an_old_cut() -> None:
     found = client("q: A")
-    effects = found.handle(1, batch("q/1", Start(0, "t q/1", 3), Ev(1, event("A", 1))))
+    effects = found.handle(1, batch("q/1", Start(0, 0, "t q/1", 3), Ev(0, 1, event("A", 1))))
     assert delivered(effects) == []
     donor = client("q: A")
-    donor.handle(1, batch("q/1", Start(0, "", 1)))
+    donor.handle(1, batch("q/1", Start(0, 0, "", 1)))
     old = Queues("s q/1", 1, 2, donor._matchers["q/1"].save())
     assert found.handle(2, Received("t", (old,))) == []
 
 
 def test_a_session_that_was_given_up_begins_again_with_a_greater_number() -> None:
     found = client("q: A")
-    found.handle(1, batch("q/1", Start(0, "", 1)))
+    found.handle(1, batch("q/1", Start(0, 0, "", 1)))
     effects = found.handle(2, Received("m", (Ended("A", "s q/1", 1),)))
     (attach,) = sent(effects, Attach)
     assert attach.session == 2
@@ -143,14 +148,14 @@ def test_a_session_that_was_given_up_begins_again_with_a_greater_number() -> Non
 
 def test_after_a_crash_the_session_goes_on_where_it_was() -> None:
     found = client("q: A and B")
-    first = batch("q/1", Start(0, "", 1), Ev(1, event("A", 1)))
+    first = batch("q/1", Start(0, 0, "", 1), Ev(0, 1, event("A", 1)))
     records = [r for e in found.handle(1, first) if isinstance(e, Persist) for r in e.records]
     whole = MergedClient("s", hosts=("m",), schemas=KNOWN, merging=OPTIONS)
     opened = client("q: A and B")._state.streams["q/1"].wanted
     effects = whole.handle(2, Started((Opened(opened, 1), *records)))
     (pull,) = sent(effects, Pull)
     assert (pull.session, pull.start) == (1, 2)
-    effects = whole.handle(3, batch("q/1", Ev(2, event("B", 2)), first=2))
+    effects = whole.handle(3, batch("q/1", Ev(0, 2, event("B", 2)), first=2))
     assert delivered(effects) == [("p:1", "p:2")]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from concordant.machine.holdback import Holdback
 from concordant.model.event import Event
 from concordant.order.merging.core import Core
@@ -30,7 +32,11 @@ BOTH = Filter({"A": ALL, "B": ALL})
 
 
 def ev(ts: int, topic: str) -> Ev:
-    return Ev(ts, Event(topic, f"p{topic}", ts, ts))
+    return Ev(0, ts, Event(topic, f"p{topic}", ts, ts))
+
+
+def past(ts: int) -> Past:
+    return Past(0, ts)
 
 
 def merger() -> Part:
@@ -41,9 +47,9 @@ def merger() -> Part:
     part.replica.begin(0)
     part.core.apply(Attach("A+B", "s q", 1, "q", BOTH))
     for side in (0, 1):
-        part.core.apply(Take(1, side, 0, (Widened(0, 1),), 0))
+        part.core.apply(Take(1, side, 0, 1, (Widened(0, 0, 1),), 0))
     part.inputs = [
-        Inflow(name, f"A+B {side}", 1, Holdback(100), next=1)
+        Inflow(name, f"A+B {side}", 1, Holdback(100), next=1, due=1)
         for name, side in (("A", "left"), ("B", "right"))
     ]
     return part
@@ -52,20 +58,29 @@ def merger() -> Part:
 def given(part: Part, side: int, *items: Item) -> list[Item]:
     """Items come from a parent; what is taken in the order in which it is logged."""
     one = part.inputs[side]
-    one.take_in(0, Batch(one.merger, one.consumer, 1, one.due, packed(items)))
+    placed = [msgspec.structs.replace(item, n=n) for n, item in enumerate(items, one.due)]
+    end = one.due + len(items)
+    one.take_in(0, Batch(one.merger, one.due, end, packed(placed), one.consumer, 1))
     takes = list(part._takes(0))
     for take in takes:
         part.core.apply(take)
-    return [item for take in takes for item in take.items]
+    return [msgspec.structs.replace(item, n=0) for take in takes for item in take.items]
+
+
+def seen(part: Part, consumer: str) -> list[Item]:
+    """The items for a consumer, numbered alike."""
+    core, session = part.core, part.core.sessions[consumer]
+    found = [one for one in core.between(session.begin, core.end) if session.sees(one)]
+    return [msgspec.structs.replace(one, n=0) for one in found]
 
 
 def test_an_event_waits_until_the_other_topic_has_passed_its_time() -> None:
     part = merger()
     assert given(part, 0, ev(5, "A")) == []
     assert given(part, 1, ev(3, "B")) == [ev(3, "B")]
-    assert given(part, 1, Past(4)) == [Past(4)]
+    assert given(part, 1, past(4)) == [past(4)]
     assert given(part, 1, ev(9, "B")) == [ev(5, "A")]
-    assert [one.ts for one in part.core.sessions["s q"].items if isinstance(one, Ev)] == [3, 5]
+    assert [one.ts for one in seen(part, "s q") if isinstance(one, Ev)] == [3, 5]
 
 
 def test_of_two_with_one_time_the_topic_decides() -> None:
@@ -88,19 +103,19 @@ def test_a_wish_for_progress_is_fulfilled_when_both_parents_have_passed_it() -> 
     part.core.apply(Advance("A+B", "s q", 1, 6))
     wanted = {one.merger for one in part.marks(0, OPTIONS, overdue=False)}
     assert wanted == {"A", "B"}
-    given(part, 0, Past(6))
-    assert not any(isinstance(one, Past) for one in part.core.sessions["s q"].items)
-    given(part, 1, Past(7))
-    assert part.core.sessions["s q"].items[-1] == Past(6)
+    given(part, 0, past(6))
+    assert not any(isinstance(one, Past) for one in seen(part, "s q"))
+    given(part, 1, past(7))
+    assert seen(part, "s q")[-1] == past(6)
 
 
 def test_who_subscribes_at_run_time_begins_when_its_past_is_passed() -> None:
     part = merger()
     part.core.apply(Attach("A+B", "t r", 1, "r", BOTH, 10))
     assert "t r" not in part.core.sessions and part.core.wished == 10
-    given(part, 0, Past(10))
-    given(part, 1, Past(11))
-    assert part.core.sessions["t r"].items == [Start(10, "", 2)]
+    given(part, 0, past(10))
+    given(part, 1, past(11))
+    assert seen(part, "t r") == [Start(0, 10, "", 2)]
 
 
 def test_behind_an_event_of_a_root_its_time_is_passed_and_behind_that_of_a_merger_it_is_not() -> (
