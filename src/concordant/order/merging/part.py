@@ -118,6 +118,8 @@ class Part(msgspec.Struct):
     led: int = -1
     """The epoch that this replica led when it was looked at last; -1 if it followed."""
     asked: dict[Consumer, Asked] = {}
+    news: bool = False
+    """There may be something to answer."""
     done: dict[Consumer, tuple[int, int]] = {}
     """Session, and what is below is not asked for again."""
     heard: dict[Consumer, bool] = {}
@@ -131,12 +133,14 @@ class Part(msgspec.Struct):
         replica = self.replica
         if replica.base > self.applied:
             self.core, self.applied = _core.decode(replica.state), replica.base
+            self.news = True
         entries = replica.committed(self.applied)
         for entry in entries:
             self.core.apply(_commands.decode(entry))
             if self.logged:
                 self.logged.pop(entry, None)
         self.applied += len(entries)
+        self.news = self.news or bool(entries)
         return bool(entries)
 
     def turned(self, now: Instant, options: MergingOptions) -> None:
@@ -302,6 +306,7 @@ class Part(msgspec.Struct):
         if isinstance(command, Advance) and command.consumer in self.asked:
             asked = self.asked[command.consumer]  # the mark may be there already
             asked.marking, asked.next = True, asked.sent
+            self.news = True
         if self.replica.leading:
             self.controls[encode(command)] = True
         return self.replica.leading
@@ -326,7 +331,7 @@ class Part(msgspec.Struct):
             asked.sent = max(asked.sent, pull.start)
             asked.next = max(asked.next, pull.start)
         self.asked[pull.consumer] = asked
-        self.heard[pull.consumer] = True
+        self.heard[pull.consumer] = self.news = True
         self.reached(now, pull.consumer, pull.session, pull.done)
 
     def reached(self, now: Instant, consumer: Consumer, session: int, done: int) -> None:
@@ -340,18 +345,21 @@ class Part(msgspec.Struct):
     def answers(self, options: MergingOptions) -> Iterator[Answer]:
         """Items for those who asked, as far as they are committed. Those who are equally far and
         have the same filter get them together."""
-        core = self.core
+        if not self.news:
+            return
+        self.news = False
+        core, base, total = self.core, self.core.base, self.core.end
         together: dict[tuple[bytes, int, int, int, bool], list[tuple[Session, Asked]]] = {}
         for consumer, asked in list(self.asked.items()):
             session = core.sessions.get(consumer)
             if session is None or session.number != asked.session:
                 yield from self._unbegun(consumer, asked)
                 continue
-            if asked.sent < max(session.begin, core.base):
+            if asked.sent < base or asked.sent < session.begin:
                 asked.end += max(0, session.begin - asked.sent)
-                asked.sent = asked.next = max(session.begin, core.base)
+                asked.sent = asked.next = max(session.begin, base)
                 asked.known = False
-            end = min(asked.end, core.end)
+            end = asked.end if asked.end < total else total
             if asked.answered and end <= asked.next:
                 continue
             alone = session.version >= 0 or (session.alone and session.alone[-1] >= asked.sent)
