@@ -308,13 +308,9 @@ def run(size: Size) -> Section:
         "some subscriber had subscribed to; `ratio` is the sequencer's divided by it, `servers` "
         "the same without clients, `all` what all processes took together. Simulated, with service "
         "times measured here; disks are left out. In the market all orders find the same number of "
-        "relations; elsewhere predicates and full queues make it depend on the interleaving.\n\n"
-        "Why C stays below its goal: a sequencer does little but send (*of it handling* is small), "
-        "a packet to every subscriber for every batch. A replica of a merger sends to a third of "
-        "the subscribers of one pair, and most of its time is handling: each event is put into the "
-        "stream of every subscriber of the pair at each of the three replicas, whoever serves it. "
-        "More hosts, so that fewer replicas share one, hardly change the busiest process. What "
-        "would help is one stream for all subscribers with the same filter.",
+        "relations; elsewhere predicates and full queues make it depend on the interleaving. A "
+        "sequencer does little but send (*of it handling* is small), a packet to every subscriber "
+        "for every batch; a replica of a merger sends to a third of the subscribers of one pair.",
         (
             Column("load", "load"),
             Column("subscribers", "subscribers", "count"),

@@ -266,9 +266,9 @@ def _section(rows: list[Row]) -> Section:
         "busiest server, of all processes. *merging over it* divides what merging delivered to all "
         "by what the row did, in the same round. All processes share the processors, so what all "
         "together cost decides the rates: merging keeps each event at three replicas of a root, "
-        "and of a merger where there are pairs, and serves each subscriber by a stream of its own, "
-        "while a sequencer sends one message to each process whoever shares it. Where every "
-        "process has a processor, the busiest one decides.",
+        "and of a merger where there are pairs, which a sequencer does not. The replicated "
+        "sequencer and multi-Paxos do. Where every process has a processor, the busiest one "
+        "decides.",
         (
             Column("load", "load"),
             Column("kind", "delivered"),

@@ -120,7 +120,7 @@ def _parcel(rng: Random) -> bytes:
 
 def of_a_member(rng: Random) -> bytes:
     """What a broken member sends after its greeting."""
-    hello = link.Hello(1, "fuzzed", MEMBER, str(rng.random()), token=TOKEN)
+    hello = link.Hello(link.VERSION, "fuzzed", MEMBER, str(rng.random()), token=TOKEN)
     out = link.encode_frame(hello)
     first = 1
     for _ in range(rng.randint(1, 5)):

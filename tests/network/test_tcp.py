@@ -12,7 +12,7 @@ import pytest
 import trustme
 
 from concordant.errors import UsageError
-from concordant.net.link import FRAME_BYTES_MAX, Hello, Identity, encode_frame
+from concordant.net.link import FRAME_BYTES_MAX, VERSION, Hello, Identity, encode_frame
 from concordant.net.mesh import MeshOptions
 from concordant.net.tcp import Mesh
 
@@ -170,8 +170,11 @@ async def test_what_a_former_life_sent_is_not_counted_as_taken_from_the_next() -
         (b"GET / HTTP/1.1\r\n\r\n", "a frame of 1,195,725,856 bytes"),
         ((FRAME_BYTES_MAX + 1).to_bytes(4, "big"), "a frame of 16,777,217 bytes"),
         (b"\x00\x00\x00\x05hello", "a frame cannot be read"),
-        (encode_frame(Hello(1, "c", "a", "1", token="guess")), "name and token"),
-        (encode_frame(Hello(1, "c", "stranger", "1", token="t")), "is no member of the cluster"),
+        (encode_frame(Hello(VERSION, "c", "a", "1", token="guess")), "name and token"),
+        (
+            encode_frame(Hello(VERSION, "c", "stranger", "1", token="t")),
+            "is no member of the cluster",
+        ),
         (encode_frame(Hello(7, "c", "a", "1", token="t")), "version 7"),
         (b"", "IncompleteReadError"),
     ],
@@ -215,7 +218,7 @@ async def test_fuzzed_frames_after_a_good_greeting_end_that_connection_only() ->
     async with running(a, b):
         for number in range(40):
             reader, writer = await asyncio.open_connection(HOST, port)
-            writer.write(encode_frame(Hello(1, "c", "z", str(number), token="t")))
+            writer.write(encode_frame(Hello(VERSION, "c", "z", str(number), token="t")))
             body = rng.randbytes(rng.randint(0, 60))
             writer.write(len(body).to_bytes(4, "big") + body)
             writer.write_eof()

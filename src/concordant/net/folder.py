@@ -10,7 +10,7 @@ from pathlib import Path
 
 from concordant.errors import UsageError
 
-FORMAT = 3
+FORMAT = 4
 
 
 def claim(folder: Path) -> None:

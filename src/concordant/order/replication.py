@@ -134,6 +134,8 @@ class ReplicationOptions(msgspec.Struct, frozen=True):
     """A leader may be silent for so long; the next in line stands first."""
     entry_count_max: int = 10_000
     """Entries kept before the committed ones become one state."""
+    entry_bytes_max: int = 16 << 20
+    """And their length together."""
 
 
 class Replica(msgspec.Struct):
@@ -150,6 +152,8 @@ class Replica(msgspec.Struct):
     """Entries before this number are in `state`."""
     state: bytes = b""
     entries: list[bytes] = []
+    entry_bytes: int = 0
+    """How long the entries are together."""
     commit: int = 0
     leading: bool = False
     standing: int = 0
@@ -193,6 +197,19 @@ class Replica(msgspec.Struct):
         return len(self.entries)
 
     @property
+    def full(self) -> bool:
+        """Is it time that committed entries become one state?"""
+        options = self.options
+        return (
+            len(self.entries) > options.entry_count_max
+            or self.entry_bytes > options.entry_bytes_max
+        )
+
+    def _grow(self, entries: Sequence[bytes]) -> None:
+        self.entries += entries
+        self.entry_bytes += sum(map(len, entries))
+
+    @property
     def _majority(self) -> int:
         return self.options.replica_count // 2 + 1
 
@@ -227,10 +244,11 @@ class Replica(msgspec.Struct):
         elif isinstance(record, Adopted):
             self.promised, self.accepted = record.promised, record.accepted
             self.base, self.state = record.base, record.state
-            self.entries = list(record.entries)
+            self.entries, self.entry_bytes = [], 0
+            self._grow(record.entries)
             self.commit = self.base
         elif isinstance(record, Grown):
-            self.entries += record.entries
+            self._grow(record.entries)
 
     def whole(self) -> Adopted:
         """Everything durable as one record."""
@@ -240,6 +258,7 @@ class Replica(msgspec.Struct):
 
     def compact(self, base: int, state: bytes) -> None:
         """Entries before `base` are in `state` now; `whole` has to become durable."""
+        self.entry_bytes -= sum(map(len, self.entries[: base - self.base]))
         del self.entries[: base - self.base]
         self.base, self.state = base, state
 
@@ -247,7 +266,7 @@ class Replica(msgspec.Struct):
 
     def append(self, entries: Sequence[bytes], out: Outbox) -> None:
         """Entries for the end of the log."""
-        self.entries += entries
+        self._grow(entries)
         out.keep(Grown(self.log, tuple(entries)))
         self.kept[self.me] = self.length
         self._count()
@@ -456,7 +475,8 @@ class Replica(msgspec.Struct):
         if base + len(entries) < self.commit:
             raise InvariantViolation(f"{self.log}: epoch {epoch} would undo what is committed")
         self.promised = self.accepted = epoch
-        self.base, self.state, self.entries = base, state, list(entries)
+        self.base, self.state, self.entries, self.entry_bytes = base, state, [], 0
+        self._grow(entries)
         self.commit = max(self.commit, base, min(commit, self.length))
         out.keep(self.whole())
 
@@ -470,7 +490,7 @@ class Replica(msgspec.Struct):
         self.tries = 0
         new = message.entries[self.length - message.first :] if message.first <= self.length else ()
         if new:
-            self.entries += new
+            self._grow(new)
             out.keep(Grown(self.log, tuple(new)))
         self.commit = max(self.commit, min(message.commit, self.length))
         if message.entries or message.first != self.length:  # the leader knows of the others

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from concordant.errors import PeerError
 from concordant.net.link import (
+    VERSION,
     Alive,
     Bye,
     Hello,
@@ -193,7 +194,7 @@ def test_a_restarted_sender_begins_anew() -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"version": 9}, "version 9 of the protocol, and this is version 1"),
+        ({"version": 9}, "version 9 of the protocol, and this is version 2"),
         ({"cluster": "other"}, "it belongs to the cluster 'other'"),
         ({"token": "guess"}, "does not know the cluster's token"),
         ({"node": "a"}, "it has the name of this node"),
@@ -205,9 +206,9 @@ def test_a_greeting_that_does_not_fit_is_refused(change: dict[str, object], sent
     link = Link(me("a"))
     link.connected()
     with pytest.raises(PeerError, match=sentence):
-        link.receive(msgspec.structs.replace(Hello(1, "c", "b", "1"), **change))
+        link.receive(msgspec.structs.replace(Hello(VERSION, "c", "b", "1"), **change))
     assert not link.is_open
-    link.receive(Hello(1, "c", "b", "1"))
+    link.receive(Hello(VERSION, "c", "b", "1"))
     assert link.is_open
 
 
@@ -218,7 +219,7 @@ def test_frames_against_the_rules_are_refused_and_change_nothing() -> None:
     for frame, sentence in (
         (Taken(2), "took what was never sent"),
         (Items(3, [b"y"]), "number 3 came where 1 was due"),
-        (Hello(1, "c", "b", "1"), "a second greeting"),
+        (Hello(VERSION, "c", "b", "1"), "a second greeting"),
         (Bye("maintenance"), "ended the link: maintenance"),
     ):
         with pytest.raises(PeerError, match=sentence):

@@ -77,7 +77,6 @@ class Session(msgspec.Struct):
         return isinstance(item, Past) or item.n in self.alone
 
 
-
 class Pending(msgspec.Struct):
     """A consumer that waits for its filter to be in force."""
 

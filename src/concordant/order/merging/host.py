@@ -308,10 +308,7 @@ class MergerHost:
 
     def _compact(self, part: Part) -> None:
         replica = part.replica
-        if (
-            len(replica.entries) > self._options.replication.entry_count_max
-            and part.applied > replica.base
-        ):
+        if replica.full and part.applied > replica.base:
             replica.compact(part.applied, encode(part.core))
             self._compacted = True
 

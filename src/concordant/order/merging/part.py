@@ -200,9 +200,7 @@ class Part(msgspec.Struct):
         if self.held_up(options):
             return found
         hint = TICKS * time if options.hinted else 0
-        found += [
-            encode(Put(one.publisher, one.n, tuple(one.events), hint)) for one in self.puts
-        ]
+        found += [encode(Put(one.publisher, one.n, tuple(one.events), hint)) for one in self.puts]
         self.puts = []
         if self.core.live:
             found += map(encode, self._takes(hint))
