@@ -56,6 +56,9 @@ class Machine(Protocol):
 
 Way = tuple[str, ...]
 
+_Single = Send | Disseminate | Listen | Ignore | SetTimer | CancelTimer | Persist | Deliver | Note
+"""What has one way out."""
+
 
 def flat(effects: Iterable[Effect]) -> dict[Way, list[Any]]:
     """Items by their way out, each way in its order; a timer is what it was last set to.
@@ -66,7 +69,11 @@ def flat(effects: Iterable[Effect]) -> dict[Way, list[Any]]:
     True
     """
     ways: dict[Way, list[Any]] = {}
-    for effect in (one for each in effects for one in _single(each)):
+    for effect in effects:
+        if isinstance(effect, SendAll):
+            for to in effect.to:
+                ways.setdefault(("send", to), []).extend(effect.messages)
+            continue
         way, items = _items(effect)
         if way[0] == "timer":
             ways[way] = items
@@ -77,14 +84,7 @@ def flat(effects: Iterable[Effect]) -> dict[Way, list[Any]]:
     return ways
 
 
-def _single(effect: Effect) -> Iterable[Effect]:
-    """To several machines is to each of them."""
-    if isinstance(effect, SendAll):
-        return [Send(to, effect.messages) for to in effect.to]
-    return (effect,)
-
-
-def _items(effect: Effect) -> tuple[Way, list[Any]]:
+def _items(effect: _Single) -> tuple[Way, list[Any]]:
     match effect:
         case Send():
             return ("send", effect.to), list(effect.messages)
