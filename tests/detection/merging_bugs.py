@@ -20,7 +20,7 @@ from concordant.machine.effects import Persist
 from concordant.machine.instant import Instant
 from concordant.order.merging import client, merge
 from concordant.order.merging.client import MergedClient
-from concordant.order.merging.core import Core, Session
+from concordant.order.merging.core import Core
 from concordant.order.merging.filters import Filter
 from concordant.order.merging.messages import (
     Advance,
@@ -33,7 +33,9 @@ from concordant.order.merging.messages import (
     unpacked,
 )
 from concordant.order.merging.part import Offered, Part
+from concordant.order.merging.readers import Readers
 from concordant.order.merging.records import Begun
+from concordant.order.merging.sessions import Session
 from concordant.order.merging.stream import Stream, Wanted
 from concordant.order.replication import Append, Arrived, Bound, Outbox, Promise, Replica
 from concordant.order.replication import Kept as KeptEntries
@@ -169,10 +171,10 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 @bug("each link interleaves both sides by itself (erratum 1)", "static", 7)
 def _(patch: pytest.MonkeyPatch) -> None:
-    def alone(self: Part, consumer: str, session: Any, asked: Any, *others: Any) -> Iterator[Any]:
-        for to, batch in correct(self, consumer, session, asked, *others):
+    def alone(self: Readers, core: Core, consumer: str, *others: Any) -> Iterator[Any]:
+        for to, batch in correct(self, core, consumer, *others):
             items = list(unpacked(batch.items))
-            for i in range(len(items) - 1 if session.begin % 2 else 0):
+            for i in range(len(items) - 1 if core.sessions[consumer].begin % 2 else 0):
                 one, other = items[i : i + 2]
                 both = isinstance(one, Ev) and isinstance(other, Ev)
                 if both and one.event.topic != other.event.topic:
@@ -180,8 +182,8 @@ def _(patch: pytest.MonkeyPatch) -> None:
                     items[i + 1] = Ev(other.n, other.ts, one.event)
             yield to, msgspec.structs.replace(batch, items=packed(items))
 
-    correct = Part._alone
-    patch.setattr(Part, "_alone", alone)
+    correct = Readers._alone
+    patch.setattr(Readers, "_alone", alone)
 
 
 @bug("a subscriber begins before its filter is in force (erratum 10)", "filtering", 58)

@@ -10,6 +10,7 @@ roots: a stream is, per topic, a whole piece of the root's order.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -19,14 +20,15 @@ from concordant.check.levels import check_level
 from concordant.check.verdict import Verdict, Violation, first_violation
 from concordant.model.event import Event
 from concordant.order.merging.client import MergedClient
-from concordant.order.merging.core import Core, Session
+from concordant.order.merging.core import Core
 from concordant.order.merging.filters import Filter
 from concordant.order.merging.host import MergerHost
 from concordant.order.merging.matcher import Correlating, Matcher
-from concordant.order.merging.messages import Ev, LogCommand, Put, Start, Take
+from concordant.order.merging.messages import Cut, Ev, LogCommand, Put, Start, Take
 from concordant.order.merging.overlay import name_of, parents
 from concordant.order.merging.part import Part
 from concordant.order.merging.records import Fed, Opened
+from concordant.order.merging.sessions import Session
 from concordant.sim.merging_cases import Played, known_topics, subscription
 
 _commands = msgspec.msgpack.Decoder(LogCommand)
@@ -46,6 +48,8 @@ class Owed:
     """Events since the last start."""
     relations: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
     """By the number of the event that completes each."""
+    lender: Owed | None = None
+    """Who has the conjunction without its last topic, and lent its queues."""
 
 
 @dataclass
@@ -67,11 +71,12 @@ def judge(played: Played) -> list[Verdict]:
     found.append(_one_log(parts))
     if first_violation(found) is not None and found[1].violation is not None:
         return found
-    mergers = {name: replay(log) for name, log in _logs(parts).items()}
+    mergers = replay_all(_logs(parts))
     found.append(_roots(played, mergers))
     found.append(_pieces(played, mergers))
     found.append(_prefixes(mergers))
     found.append(_streams(played, mergers))
+    found.append(_covering(played, mergers))
     if played.case.options.stamped:
         found.append(_total_order(played))
     found += check_level(played.recorder.rows(), "agreed")
@@ -126,7 +131,24 @@ def _logs(parts: dict[str, list[Part]]) -> dict[str, tuple[Core, list[LogCommand
     return found
 
 
-def replay(log: tuple[Core, list[LogCommand]]) -> Replayed:
+Joins = tuple[str, int, int]
+"""A consumer, its session, and the cut that it joins by."""
+
+Loans = dict[Joins, tuple[Owed, bytes]]
+"""Queues that were lent to a subscriber of another merger, and by whom."""
+
+
+def replay_all(logs: dict[str, tuple[Core, list[LogCommand]]]) -> dict[str, Replayed]:
+    """Replay the logs, prefixes first; those are left out that need one that is not there."""
+    found: dict[str, Replayed] = {}
+    loans: Loans = {}
+    for name in sorted(logs, key=lambda name: len(logs[name][0].signature)):
+        with suppress(LookupError):
+            found[name] = replay(logs[name], loans)
+    return found
+
+
+def replay(log: tuple[Core, list[LogCommand]], loans: Loans) -> Replayed:
     """Apply a log to an empty core, with a matcher per session."""
     core, commands = log
     found = Replayed(core)
@@ -144,7 +166,9 @@ def replay(log: tuple[Core, list[LogCommand]]) -> Replayed:
         for key, session in now.items():
             if key not in found.owed:
                 found.owed[key] = Owed(key[0], session.filter, seen=session.begin)
-            _follow(found, found.owed[key], session)
+            found.owed[key].alive = True  # it may have waited for a while
+            found.owed[key].seen = max(found.owed[key].seen, session.begin)
+            _follow(found, key, session, loans)
     return found
 
 
@@ -173,17 +197,20 @@ def _event_of(command: LogCommand) -> Event | None:
     return None
 
 
-def _follow(found: Replayed, owed: Owed, session: Session) -> None:
+def _follow(found: Replayed, key: tuple[str, int], session: Session, loans: Loans) -> None:
+    core, owed = found.core, found.owed[key]
     owed.joined = session.joined
-    core = found.core
     for item in core.between(owed.seen, core.end):
         if not session.sees(item):
             continue
         if isinstance(item, Start):
             owed.items, owed.relations = [], []
             number = int(owed.name.partition(" q")[2].partition("/")[0])
-            owed.matcher = Correlating(subscription(number), known_topics())
-            if item.donor:
+            owed.matcher, owed.lender = Correlating(subscription(number), known_topics()), None
+            if item.donor and item.prefix:
+                owed.lender, queues = loans[*key, item.cut]
+                owed.matcher.borrow(queues)
+            elif item.donor:
                 donor = next(
                     one
                     for one in found.owed.values()
@@ -191,6 +218,10 @@ def _follow(found: Replayed, owed: Owed, session: Session) -> None:
                 )
                 assert donor.matcher is not None
                 owed.matcher.load(donor.matcher.save())
+                owed.lender = donor.lender
+        elif isinstance(item, Cut) and item.prefix:
+            assert owed.matcher is not None
+            loans[item.joiner, item.session, item.cut] = (owed, owed.matcher.lend())
         elif isinstance(item, Ev):
             assert owed.matcher is not None
             owed.items.append(item)
@@ -303,6 +334,24 @@ def _streams(played: Played, mergers: dict[str, Replayed]) -> Verdict:
             sentence = f"{client} delivered {delivered}, and {expected} follows from the log"
             return _wrong("Relations", checked, sentence)
     return Verdict("Streams", checked)
+
+
+def _covering(played: Played, mergers: dict[str, Replayed]) -> Verdict:
+    """Who began with the queues of a shorter conjunction delivers what its lender delivers, with
+    one topic more."""
+    checked = 0
+    for merger in mergers.values():
+        for owed in merger.owed.values():
+            lender = owed.lender
+            if not (owed.joined and lender is not None and lender.alive and played.rested):
+                continue
+            known = {ids for _, ids in lender.relations}
+            for _, ids in owed.relations:
+                checked += 1
+                if not any(ids[: len(one)] == one for one in known):
+                    sentence = f"{owed.name} was owed {ids}, and {lender.name} nothing of it"
+                    return _wrong("Covering", checked, sentence)
+    return Verdict("Covering", checked)
 
 
 def _total_order(played: Played) -> Verdict:

@@ -260,12 +260,11 @@ class MergedClient(MergedPublisher):
         matcher = self._matcher(stream.wanted)
         # Those of an earlier cut are void, and must not come back after a crash either.
         queues = stream.queues if stream.queues_cut == stream.cut else b""
-        if queues:
-            matcher.load(queues)
+        _fill(matcher, queues, lent=stream.lent)
         name = stream.name
         self._matchers[name] = matcher
         kept = tuple(stream.waiting)
-        begun = Begun(name, next, passed(stream.frontier), queues, kept)
+        begun = Begun(name, next, passed(stream.frontier), queues, stream.lent, kept)
         stream.queues = b""
         out.append(Persist((begun,), cause))
         out.append(_subscribed(stream.wanted, cause))
@@ -284,7 +283,8 @@ class MergedClient(MergedPublisher):
         copy = self._matcher(stream.wanted)
         copy.load(self._matchers[stream.name].save())
         copy.feed([item.event for item in stream.waiting])
-        queues = Queues(cut.joiner, cut.session, cut.cut, copy.save())
+        state = copy.lend() if cut.prefix else copy.save()
+        queues = Queues(cut.joiner, cut.session, cut.cut, state)
         out.append(Send(cut.joiner.partition(" ")[0], (queues,), cause))
 
     # --- leaving ------------------------------------------------------------------------------
@@ -458,8 +458,7 @@ class MergedClient(MergedPublisher):
             last = beyond(stream.waiting[-1], mixed=stream.mixed)
             stream.frontier = max(stream.frontier, last)
         matcher = self._matchers[record.name] = self._matcher(stream.wanted)
-        if record.queues:
-            matcher.load(record.queues)
+        _fill(matcher, record.queues, lent=record.lent)
 
     @property
     def held_count(self) -> int:
@@ -479,6 +478,14 @@ class MergedClient(MergedPublisher):
         for name, queues in saved.matchers.items():
             matcher = self._matchers[name] = self._matcher(self._state.streams[name].wanted)
             matcher.load(queues)
+
+
+def _fill(matcher: Matcher, queues: bytes, *, lent: bool) -> None:
+    """Begin with a donor's queues, if there are some."""
+    if queues and lent:
+        matcher.borrow(queues)
+    elif queues:
+        matcher.load(queues)
 
 
 def _subscribed(one: Wanted, cause: int) -> Note:

@@ -23,12 +23,14 @@ from concordant.order.merging.filters import Filter, union
 from concordant.order.merging.messages import (
     Advance,
     Attach,
+    Borrow,
     Complete,
     Consumer,
     Cut,
     Detach,
     Ev,
     Item,
+    Lent,
     Link,
     Live,
     LogCommand,
@@ -40,61 +42,10 @@ from concordant.order.merging.messages import (
     Widened,
 )
 from concordant.order.merging.overlay import Signature, parents
+from concordant.order.merging.sessions import LENT_COUNT_MAX, Pending, Requested, Session
 from concordant.order.merging.stamps import NOWHERE, Place, beyond, passed
 
 _encode = msgspec.msgpack.Encoder().encode
-
-
-class Session(msgspec.Struct):
-    """A consumer that has begun to read."""
-
-    number: int
-    begin: int
-    """Its first item: what is before is not for it."""
-    filter: Filter
-    """The one in force now."""
-    key: bytes = b""
-    """Equal for equal filters; nothing where everything passes, which is the usual case."""
-    earlier: list[tuple[int, Filter]] = []
-    """Filters before, and the number of the item where each ended."""
-    alone: list[int] = []
-    """Numbers of the items that are for it alone."""
-    version: int = -1
-    """Of a child's filter; -1 for a subscriber."""
-    conjunction: str = ""
-    joined: bool = False
-    """Its deliveries have begun, so it can give its queues to others."""
-    donor: Consumer = ""
-    cut: int = 0
-
-    def sees(self, item: Item) -> bool:
-        """Is an item for it?"""
-        if isinstance(item, Ev):
-            for end, before in self.earlier:
-                if item.n < end:
-                    return before.passes(item.event)
-            return self.filter.passes(item.event)
-        return isinstance(item, Past) or item.n in self.alone
-
-
-class Pending(msgspec.Struct):
-    """A consumer that waits for its filter to be in force."""
-
-    consumer: Consumer
-    number: int
-    filter: Filter
-    need: int
-    """The filter version that both parents must have in force."""
-    version: int = -1
-    conjunction: str = ""
-    after: int = 0
-
-
-class Requested(msgspec.Struct, frozen=True):
-    """A filter that was asked of the parents."""
-
-    version: int
-    filter: Filter
 
 
 class Core(msgspec.Struct):
@@ -165,7 +116,9 @@ class Core(msgspec.Struct):
             case Recut():
                 session = self._joining(command.consumer, command.session, command.cut)
                 if session is not None:
-                    self._start(command.consumer, session)
+                    self._start_again([(command.consumer, session)])
+            case Borrow():
+                self._lend(command)
             case Advance():
                 self._advance(command)
 
@@ -175,7 +128,8 @@ class Core(msgspec.Struct):
             case Put():
                 return bool(self._new_events(command))
             case Take():
-                return (command.life, command.index) == (self.life, self.next[command.side])
+                due = self.next[command.side]
+                return command.life == self.life and command.index <= due < command.end
             case Attach() | Link():
                 return self._is_new(command)
             case Detach():
@@ -183,6 +137,10 @@ class Core(msgspec.Struct):
             case Complete() | Recut():
                 found = self._joining(command.consumer, command.session, command.cut)
                 return found is not None
+            case Borrow():
+                child = self.sessions.get(command.consumer)
+                known = child is not None and child.number == command.session
+                return child is not None and known and command.cut not in child.lent
             case Advance():
                 session = self.sessions.get(command.consumer)
                 if session is None or session.number != command.session:
@@ -208,7 +166,8 @@ class Core(msgspec.Struct):
     def _take(self, command: Take) -> None:
         if not self.live or not self.changes(command):
             return
-        side, items = command.side, command.items
+        side = command.side  # a new leader may have taken again what its log had already
+        items = [item for item in command.items if item.n >= self.next[side]]
         self.next[side] = command.end
         if self.stamped:
             for item in items:
@@ -234,6 +193,12 @@ class Core(msgspec.Struct):
             oldest = min(self.in_force)
             self.requested = [one for one in self.requested if one.version >= oldest]
             self._activate()
+        elif isinstance(item, Lent):
+            for one in self.pending:
+                asked = (one.consumer, one.number, one.borrowing)
+                if asked == (item.joiner, item.session, item.cut):
+                    self._borrowed(one, item)
+                    break
 
     def _place(self, events: Sequence[Event], hint: Instant) -> None:
         """Events get their times here, one after the other."""
@@ -305,7 +270,8 @@ class Core(msgspec.Struct):
             return
         self._end_older(command.consumer, command.session)
         one = Pending(command.consumer, command.session, command.filter, 0)
-        one.conjunction, one.after = command.conjunction, command.after
+        one.conjunction, one.prefix = command.conjunction, command.prefix
+        one.after = command.after
         self._await(one)
 
     def _link(self, command: Link) -> None:
@@ -357,23 +323,29 @@ class Core(msgspec.Struct):
 
     def _activate(self) -> None:
         """Who waited for a filter that is in force now begins."""
-        ready = [one for one in self.pending if self._is_ready(one)]
-        if not ready:
-            return
-        self.pending = [one for one in self.pending if not self._is_ready(one)]
-        for one in ready:
-            session = self.sessions.get(one.consumer)
-            if session is None or one.version < 0:
-                session = Session(one.number, self.end, one.filter)
-                self.sessions[one.consumer] = session
-            self._filter(session, one.filter)
+        for one in [one for one in self.pending if self._is_ready(one)]:
             if one.version >= 0:
+                session = self._begin(one)
                 session.version = one.version
                 self._tell(session, Widened(self.end, self.ts, one.version))
-            else:
+            elif self._donor(one.conjunction) or not one.prefix:
                 self.ts = max(self.ts, one.after)
-                session.conjunction = one.conjunction
-                self._start(one.consumer, session)
+                self._start(one.consumer, self._begin(one))
+            elif not self._beginning(one.conjunction):
+                self.ts = max(self.ts, one.after)
+                self.cut += 1
+                one.borrowing = self.cut
+
+    def _begin(self, one: Pending) -> Session:
+        """It waits no longer, and reads from here on."""
+        self.pending = [other for other in self.pending if other is not one]
+        session = self.sessions.get(one.consumer)
+        if session is None or one.version < 0:
+            session = Session(one.number, self.end, one.filter)
+            session.conjunction, session.prefix = one.conjunction, one.prefix
+            self.sessions[one.consumer] = session
+        self._filter(session, one.filter)
+        return session
 
     def _filter(self, session: Session, wanted: Filter) -> None:
         """From here on this is its filter."""
@@ -390,7 +362,9 @@ class Core(msgspec.Struct):
     def _is_ready(self, one: Pending) -> bool:
         if self.root:
             return True
-        return min(self.in_force) >= one.need and (not self.stamped or self.ts >= one.after)
+        if one.borrowing or min(self.in_force) < one.need:
+            return False
+        return not self.stamped or self.ts >= one.after
 
     # --- joining by a cut ---------------------------------------------------------------------
 
@@ -398,19 +372,43 @@ class Core(msgspec.Struct):
         """The session begins here, with the queues of one who has the same conjunction."""
         self.cut += 1
         session.cut = self.cut
-        session.donor = next(
-            (
-                name
-                for name, one in self.sessions.items()
-                if one.joined and one.conjunction == session.conjunction
-            ),
-            "",
-        )
+        session.donor = self._donor(session.conjunction)
         session.joined = not session.donor
         self._tell(session, Start(self.end, self.ts, session.donor, self.cut))
         if session.donor:
             giving = Cut(self.end, self.ts, consumer, session.number, self.cut)
             self._tell(self.sessions[session.donor], giving)
+
+    def _donor(self, conjunction: str) -> Consumer:
+        """One who has the same conjunction, and its queues."""
+        return next(
+            (
+                name
+                for name, one in self.sessions.items()
+                if one.joined and one.conjunction == conjunction
+            ),
+            "",
+        )
+
+    def _start_again(self, joining: list[tuple[Consumer, Session]]) -> None:
+        """They wait for queues that will not come: for those of another, or of a prefix."""
+        conjunction, prefix = joining[0][1].conjunction, joining[0][1].prefix
+        if self._donor(conjunction):
+            for consumer, session in joining:
+                self._start(consumer, session)
+        elif prefix:
+            for consumer, session in joining:
+                del self.sessions[consumer]
+                one = Pending(consumer, session.number, session.filter, 0)
+                one.conjunction, one.prefix = conjunction, prefix
+                self.pending.append(one)
+            self._activate()
+        else:
+            # All of them at this one place of the log: nobody has delivered anything yet.
+            self.cut += 1
+            for _, session in joining:
+                session.cut, session.donor, session.joined = self.cut, "", True
+                self._tell(session, Start(self.end, self.ts, "", self.cut))
 
     def _joining(self, consumer: Consumer, number: int, cut: int) -> Session | None:
         session = self.sessions.get(consumer)
@@ -423,6 +421,34 @@ class Core(msgspec.Struct):
         if session is not None:
             session.joined = True
             self._tell(session, Live(self.end, self.ts))
+            self._activate()
+
+    # --- queues of a prefix -------------------------------------------------------------------
+
+    def _beginning(self, conjunction: str) -> bool:
+        """Is somebody about to have the first queues of a conjunction? Others wait for them."""
+        return any(
+            one.conjunction == conjunction and not one.joined for one in self.sessions.values()
+        ) or any(one.conjunction == conjunction and one.borrowing for one in self.pending)
+
+    def _lend(self, command: Borrow) -> None:
+        """A child has a subscriber that begins with the queues of one here: cut both here."""
+        if not self.changes(command):
+            return
+        child = self.sessions[command.consumer]
+        child.lent = [*child.lent[1 - LENT_COUNT_MAX :], command.cut]
+        donor = self._donor(command.conjunction)
+        joins = (command.joiner, command.number, command.cut)
+        if donor:
+            self._tell(self.sessions[donor], Cut(self.end, self.ts, *joins, prefix=True))
+        self._tell(child, Lent(self.end, self.ts, *joins, donor))
+
+    def _borrowed(self, one: Pending, item: Lent) -> None:
+        """It begins where its prefix was cut, or with nothing if nobody had queues to lend."""
+        session = self._begin(one)
+        session.cut, session.joined = item.cut, not item.donor
+        self._tell(session, Start(self.end, self.ts, item.donor, item.cut, prefix=True))
+        self._activate()
 
     # --- leaving ------------------------------------------------------------------------------
 
@@ -430,6 +456,7 @@ class Core(msgspec.Struct):
         if self.gone.get(command.consumer, 0) >= command.session:
             return
         self._drop(command.consumer, command.session)
+        self._activate()
         if self.root:
             return
         if not self.sessions and not self.pending:
@@ -454,18 +481,8 @@ class Core(msgspec.Struct):
             for name, one in self.sessions.items()
             if not one.joined and one.version < 0 and one.donor == consumer
         ]
-        if not orphans:
-            return
-        conjunction = orphans[0][1].conjunction
-        if any(o.joined and o.conjunction == conjunction for o in self.sessions.values()):
-            for name, one in orphans:
-                self._start(name, one)
-        else:
-            # All of them at this one place of the log: nobody has delivered anything yet.
-            self.cut += 1
-            for _, one in orphans:
-                one.cut, one.donor, one.joined = self.cut, "", True
-                self._tell(one, Start(self.end, self.ts, "", self.cut))
+        if orphans:
+            self._start_again(orphans)
 
     # --- reading ------------------------------------------------------------------------------
 

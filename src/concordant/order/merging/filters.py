@@ -89,16 +89,22 @@ def filter_of(subscription: Subscription) -> Filter:
         for topic, count in conjunction.instances.items()
         for instance in range(1, count + 1)
     }
-    counted = subscription.policy.contiguous
     for predicate in conjunction.predicates:
-        if isinstance(predicate, Comparison):
-            counted = counted or _reads_position(predicate.left, predicate.right)
-            if len(predicate.slots) == 1:
-                unary[predicate.slots[0]].append(_first_instance(predicate))
-    if counted:
+        if isinstance(predicate, Comparison) and len(predicate.slots) == 1:
+            unary[predicate.slots[0]].append(_first_instance(predicate))
+    if is_counted(subscription):
         return Filter(dict.fromkeys(conjunction.instances, ALL))
     return union(
         Filter({slot.topic: (tuple(sorted(wanted, key=str)),)}) for slot, wanted in unary.items()
+    )
+
+
+def is_counted(subscription: Subscription) -> bool:
+    """Do neighbours or positions matter?"""
+    return subscription.policy.contiguous or any(
+        isinstance(one, Comparison) and _reads_position(one.left, one.right)
+        for conjunction in subscription.conjunctions
+        for one in conjunction.predicates
     )
 
 

@@ -25,6 +25,7 @@ from concordant.order.merging.messages import (
     Advance,
     Attach,
     Batch,
+    Borrow,
     Complete,
     Detach,
     Elsewhere,
@@ -44,7 +45,7 @@ from concordant.order.streams import Numbered, Stream
 _WORK = "work"
 _TICK = "tick"
 
-_CONTROLS = (Attach, Link, Detach, Complete, Recut, Advance)
+_CONTROLS = (Attach, Borrow, Link, Detach, Complete, Recut, Advance)
 _KNOWN = frozenset(
     {*replication.MESSAGES, *_CONTROLS}
     | {Numbered, Pull, Batch, Ended, Reached, Suspected, Trusted}
@@ -280,7 +281,7 @@ class MergerHost:
         part.replica.flush(self._outbox(part.name))
         self._pull(now, part, overdue=False)
         self._mark(now, part, overdue=False)
-        if part.linked != (part.core.life, part.core.version, part.core.live):
+        if part.linked != part.links_to_be:
             self._link(now, part)
         for publisher, told in list(part.unaccepted.items()):
             n = part.core.last.get(publisher, 0)
@@ -301,7 +302,7 @@ class MergerHost:
 
     def _link(self, now: Instant, part: Part) -> None:
         part.linked_at = now
-        part.linked = (part.core.life, part.core.version, part.core.live)
+        part.linked = part.links_to_be
         for _, message in part.links():
             for replica in self._replicas(message.merger):
                 self._post(replica, message)

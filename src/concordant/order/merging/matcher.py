@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import msgspec
+
 from concordant.correlate.engine import Engine
 from concordant.correlate.plan import compile_plan
 from concordant.model.event import Event
@@ -29,6 +31,14 @@ class Matcher(Protocol):
 
     def load(self, data: bytes) -> None: ...
 
+    def lend(self) -> bytes:
+        """What waits in the queues, for a conjunction that asks for more."""
+        ...
+
+    def borrow(self, data: bytes) -> None:
+        """Begin with what waits in the queues of a conjunction that asks for less."""
+        ...
+
 
 class Plain:
     """Every event is delivered as it is."""
@@ -40,6 +50,12 @@ class Plain:
         return b""
 
     def load(self, data: bytes) -> None:
+        del data
+
+    def lend(self) -> bytes:
+        return _events.encode(())
+
+    def borrow(self, data: bytes) -> None:
         del data
 
 
@@ -58,5 +74,16 @@ class Correlating:
     def load(self, data: bytes) -> None:
         self._engine.load(data)
 
+    def lend(self) -> bytes:
+        parts = (part for *_, part in self._engine.waiting())
+        found = {one.serial: one for part in parts for each in part.queues.values() for one in each}
+        return _events.encode([found[serial].event for serial in sorted(found)])
+
+    def borrow(self, data: bytes) -> None:
+        self._engine.step(_decoder.decode(data))  # nothing is complete without the last topic
+
+
+_events = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(tuple[Event, ...])
 
 Make = Callable[[], Matcher]

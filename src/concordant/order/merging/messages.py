@@ -51,6 +51,8 @@ class Start(msgspec.Struct, frozen=True, tag="s", array_like=True, gc=False):
     ts: int
     donor: Consumer
     cut: int
+    prefix: bool = False
+    """The donor has the conjunction without its last topic."""
 
 
 class Cut(msgspec.Struct, frozen=True, tag="c", array_like=True, gc=False):
@@ -61,6 +63,20 @@ class Cut(msgspec.Struct, frozen=True, tag="c", array_like=True, gc=False):
     joiner: Consumer
     session: int
     cut: int
+    prefix: bool = False
+    """The joiner asks for one topic more."""
+
+
+class Lent(msgspec.Struct, frozen=True, tag="b", array_like=True, gc=False):
+    """For a child: here a subscriber was cut for one of the child's; without a donor there is none
+    that has queues to lend."""
+
+    n: int
+    ts: int
+    joiner: Consumer
+    session: int
+    cut: int
+    donor: Consumer
 
 
 class Live(msgspec.Struct, frozen=True, tag="l", array_like=True, gc=False):
@@ -77,7 +93,7 @@ class Past(msgspec.Struct, frozen=True, tag="p", array_like=True, gc=False):
     ts: int
 
 
-Item = Ev | Widened | Start | Cut | Live | Past
+Item = Ev | Widened | Start | Cut | Lent | Live | Past
 
 
 # --- commands: what a merger's log consists of ----------------------------------------------------
@@ -113,6 +129,21 @@ class Attach(msgspec.Struct, frozen=True, tag="attach", array_like=True, gc=Fals
     """Its canonical text with policies: who has the same one may be asked for its queues."""
     filter: Filter
     after: int = 0
+    prefix: str = ""
+    """The same without its last topic, if its queues may be lent; else nothing."""
+
+
+class Borrow(msgspec.Struct, frozen=True, tag="borrow", array_like=True, gc=False):
+    """A child asks for the queues of a subscriber, for one of its own that asks for more."""
+
+    merger: str
+    consumer: Consumer
+    session: int
+    joiner: Consumer
+    number: int
+    """The session of the joiner."""
+    cut: int
+    conjunction: str
 
 
 class Link(msgspec.Struct, frozen=True, tag="link", array_like=True, gc=False):
@@ -160,7 +191,7 @@ class Advance(msgspec.Struct, frozen=True, tag="advance", array_like=True, gc=Fa
     ts: int
 
 
-Control = Attach | Link | Detach | Complete | Recut | Advance
+Control = Attach | Borrow | Link | Detach | Complete | Recut | Advance
 """Commands that consumers send themselves; the leader logs them."""
 
 LogCommand = Put | Take | Control
@@ -275,7 +306,7 @@ class Reached(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 MESSAGES = (
-    *(Attach, Link, Detach, Complete, Recut, Advance),
+    *(Attach, Borrow, Link, Detach, Complete, Recut, Advance),
     *(Pull, Batch, Ended, Queues, Accepted, Elsewhere, Reached),
 )
 """Beside numbered events and the messages of replicated logs."""

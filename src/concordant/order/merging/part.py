@@ -14,27 +14,25 @@ import msgspec
 from concordant.machine.holdback import Holdback
 from concordant.machine.instant import Instant
 from concordant.model.event import Event
-from concordant.order.merging.core import Core, Session
+from concordant.order.merging.core import Core
 from concordant.order.merging.inflow import HELD_COUNT_MAX, Inflow
 from concordant.order.merging.messages import (
     Advance,
     Batch,
+    Borrow,
     Consumer,
     Control,
     Detach,
-    Ended,
     Ev,
-    Item,
     Link,
     LogCommand,
-    Past,
     Pull,
     Put,
     Take,
-    packed,
 )
 from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.overlay import SIDES, first_replica, name_of, parents
+from concordant.order.merging.readers import Answer, Readers
 from concordant.order.merging.stamps import NOWHERE, TICKS, Place, beyond, passed, place_of
 from concordant.order.replication import Replica
 from concordant.order.streams import Incoming
@@ -42,31 +40,6 @@ from concordant.order.streams import Incoming
 _commands = msgspec.msgpack.Decoder(LogCommand)
 _core = msgspec.msgpack.Decoder(Core)
 encode = msgspec.msgpack.Encoder().encode
-_NOTHING = packed(())
-
-Answer = tuple[tuple[str, ...], Batch | Ended]
-"""To whom, and what."""
-
-MANY_COUNT_MAX = 64
-"""Consumers that one batch is for."""
-
-
-class Asked(msgspec.Struct):
-    """A consumer's wish for items, at this replica."""
-
-    source: str
-    session: int
-    sent: int
-    """What is below was sent."""
-    next: int
-    """What is below was sent, or is not worth a message yet."""
-    end: int
-    answered: bool = False
-    """It has heard of us since it asked, if only by an empty batch."""
-    known: bool = False
-    """It knows where its session began."""
-    marking: bool = False
-    """It waits for marks, whoever asked for them."""
 
 
 class Offered(msgspec.Struct):
@@ -99,8 +72,8 @@ class Part(msgspec.Struct):
     astray: dict[str, bool] = {}
     """Publishers that sent events here although another replica leads."""
     linked_at: Instant = 0
-    linked: tuple[int, int, bool] = (0, 0, False)
-    """Life, filter version and liveness of which the parents were told last."""
+    linked: tuple[int, int, int, bool] = (0, 0, 0, False)
+    """What the parents were told last: see `links_to_be`."""
     inputs: list[Inflow] = []
     """From both parents, for the life of the core that they belong to."""
     known: dict[str, int] = {}
@@ -117,9 +90,7 @@ class Part(msgspec.Struct):
     """The last life that each parent has seen the end of."""
     led: int = -1
     """The epoch that this replica led when it was looked at last; -1 if it followed."""
-    asked: dict[Consumer, Asked] = {}
-    news: bool = False
-    """There may be something to answer."""
+    readers: Readers = msgspec.field(default_factory=Readers)
     done: dict[Consumer, tuple[int, int]] = {}
     """Session, and what is below is not asked for again."""
     heard: dict[Consumer, bool] = {}
@@ -133,14 +104,14 @@ class Part(msgspec.Struct):
         replica = self.replica
         if replica.base > self.applied:
             self.core, self.applied = _core.decode(replica.state), replica.base
-            self.news = True
+            self.readers.news = True
         entries = replica.committed(self.applied)
         for entry in entries:
             self.core.apply(_commands.decode(entry))
             if self.logged:
                 self.logged.pop(entry, None)
         self.applied += len(entries)
-        self.news = self.news or bool(entries)
+        self.readers.news = self.readers.news or bool(entries)
         return bool(entries)
 
     def turned(self, now: Instant, options: MergingOptions) -> None:
@@ -301,10 +272,8 @@ class Part(msgspec.Struct):
 
     def control(self, command: Control) -> bool:
         """A command of a consumer; True if it is at the leader."""
-        if isinstance(command, Advance) and command.consumer in self.asked:
-            asked = self.asked[command.consumer]  # the mark may be there already
-            asked.marking, asked.next = True, asked.sent
-            self.news = True
+        if isinstance(command, Advance):
+            self.readers.marks(command.consumer)
         if self.replica.leading:
             self.controls[encode(command)] = True
         return self.replica.leading
@@ -316,20 +285,8 @@ class Part(msgspec.Struct):
 
     def pulled(self, now: Instant, source: str, pull: Pull) -> None:
         """A consumer asks for items and says what it has done with."""
-        before = self.asked.get(pull.consumer)
-        if before is None or (before.source, before.session) != (source, pull.session):
-            asked = Asked(source, pull.session, pull.start, pull.start, pull.end)
-        elif pull.again:
-            asked = Asked(source, pull.session, pull.start, pull.start, pull.end)
-            asked.marking = before.marking
-        else:  # what is on its way need not be sent again
-            asked = before
-            asked.answered = False
-            asked.end = max(asked.end, pull.end)
-            asked.sent = max(asked.sent, pull.start)
-            asked.next = max(asked.next, pull.start)
-        self.asked[pull.consumer] = asked
-        self.heard[pull.consumer] = self.news = True
+        self.readers.pulled(source, pull)
+        self.heard[pull.consumer] = True
         self.reached(now, pull.consumer, pull.session, pull.done)
 
     def reached(self, now: Instant, consumer: Consumer, session: int, done: int) -> None:
@@ -341,98 +298,8 @@ class Part(msgspec.Struct):
     # --- what goes out ------------------------------------------------------------------------
 
     def answers(self, options: MergingOptions) -> Iterator[Answer]:
-        """Items for those who asked, as far as they are committed. Those who are equally far and
-        have the same filter get them together."""
-        if not self.news:
-            return
-        self.news = False
-        core, base, total = self.core, self.core.base, self.core.end
-        together: dict[tuple[bytes, int, int, int, bool], list[tuple[Session, Asked]]] = {}
-        for consumer, asked in list(self.asked.items()):
-            session = core.sessions.get(consumer)
-            if session is None or session.number != asked.session:
-                yield from self._unbegun(consumer, asked)
-                continue
-            if asked.sent < base or asked.sent < session.begin:
-                asked.end += max(0, session.begin - asked.sent)
-                asked.sent = asked.next = max(session.begin, base)
-                asked.known = False
-            end = asked.end if asked.end < total else total
-            if asked.answered and end <= asked.next:
-                continue
-            alone = session.version >= 0 or (session.alone and session.alone[-1] >= asked.sent)
-            if alone or not asked.known:
-                yield from self._alone(consumer, session, asked, end, options)
-            else:
-                key = (session.key, asked.sent, asked.next, end, asked.marking)
-                together.setdefault(key, []).append((session, asked))
-        for (_, sent, first, end, _), some in together.items():
-            yield from self._share(some, sent, first, max(first, end), options)
-
-    def _unbegun(self, consumer: Consumer, asked: Asked) -> Iterator[Answer]:
-        """The session has ended, or not begun."""
-        if self.core.gone.get(consumer, 0) >= asked.session:
-            del self.asked[consumer]
-            yield (asked.source,), Ended(self.name, consumer, asked.session)
-        elif not asked.answered:
-            asked.answered, at = True, asked.sent
-            empty = Batch(self.name, at, at, _NOTHING, consumer, asked.session, begin=-1)
-            yield (asked.source,), empty
-
-    def _alone(
-        self, consumer: Consumer, session: Session, asked: Asked, end: int, options: MergingOptions
-    ) -> Iterator[Answer]:
-        """A batch for one: it has to know where it stands, or there is something for it alone."""
-        core = self.core
-        end = max(end, asked.next)
-        items = [item for item in core.between(asked.next, end) if session.sees(item)]
-        if not self._worth(items, asked, end, options):
-            asked.next = end
-            return
-        stands = (consumer, asked.session, max(session.begin, core.base), session.begin)
-        for last, some in _pieces(items, end, options.batch_count_max):
-            yield (asked.source,), Batch(self.name, asked.sent, last, packed(some), *stands)
-            asked.sent = asked.next = last
-        asked.answered = asked.known = True
-
-    def _share(
-        self,
-        some: list[tuple[Session, Asked]],
-        sent: int,
-        first: int,
-        end: int,
-        options: MergingOptions,
-    ) -> Iterator[Answer]:
-        """A batch for many."""
-        session, asked = some[0]
-        passes = session.filter.passes
-        items: list[Item] = [
-            one
-            for one in self.core.between(first, end)
-            if type(one) is Past or (type(one) is Ev and (not session.key or passes(one.event)))
-        ]
-        owed = not all(one.answered for _, one in some)
-        if owed or self._worth(items, asked, end, options):
-            for last, piece in _pieces(items, end, options.batch_count_max):
-                data = packed(piece)
-                for i in range(0, len(some), MANY_COUNT_MAX):
-                    who = some[i : i + MANY_COUNT_MAX]
-                    begins = tuple(one.begin for one, _ in who)
-                    batch = Batch(self.name, sent, last, data, many=begins)
-                    yield tuple(one.source for _, one in who), batch
-                sent = last
-        for _, one in some:
-            one.sent, one.next, one.answered = sent, end, True
-
-    def _worth(
-        self, items: Sequence[Item], asked: Asked, end: int, options: MergingOptions
-    ) -> bool:
-        """Is there something to say? That nothing was for a consumer it hears now and then, so that
-        it can say that it has done with it."""
-        pause = min(options.window_count, options.lag_count_max) // 4
-        if not (asked.answered and asked.known) or end >= asked.end or end - asked.sent > pause:
-            return True
-        return bool(items) if asked.marking else any(type(one) is not Past for one in items)
+        """Items for those who asked, as far as they are committed."""
+        return self.readers.answers(self.core, options)
 
     def pulls(
         self, now: Instant, options: MergingOptions, *, overdue: bool
@@ -445,9 +312,21 @@ class Part(msgspec.Struct):
             if wish is not None:
                 yield side, one.replica, wish
 
-    def links(self) -> Iterator[tuple[int, Link | Detach]]:
+    @property
+    def links_to_be(self) -> tuple[int, int, int, bool]:
+        """Life, filter version, the last cut that queues are asked for, and liveness."""
+        core = self.core
+        borrowing = max((one.borrowing for one in core.pending), default=0)
+        return (core.life, core.version, borrowing, core.live)
+
+    def links(self) -> Iterator[tuple[int, Link | Detach | Borrow]]:
         """What the leader wants of its parents until it is so: side, message."""
         core = self.core
+        for one in core.pending:
+            if one.borrowing:
+                left = f"{self.name} {SIDES[0]}"
+                joins = (one.consumer, one.number, one.borrowing, one.prefix)
+                yield 0, Borrow(name_of(parents(core.signature)[0]), left, core.life, *joins)
         for side, signature in enumerate(parents(core.signature)):
             consumer = f"{self.name} {SIDES[side]}"
             if core.live and core.in_force[side] < core.version:
@@ -489,10 +368,3 @@ class Part(msgspec.Struct):
         if self.replica.leading and self.core.live:
             waiting += sum(one.count for one in self.inputs)
         return self.replica.length - self.applied + len(self.puts) + waiting
-
-
-def _pieces(items: list[Item], end: int, count_max: int) -> Iterator[tuple[int, list[Item]]]:
-    """Items in pieces of a bounded size, each with the number where it ends; at least one."""
-    for i in range(0, max(1, len(items)), count_max):
-        some = items[i : i + count_max]
-        yield (end if i + count_max >= len(items) else some[-1].n + 1), some

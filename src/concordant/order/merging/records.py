@@ -45,6 +45,8 @@ class Begun(msgspec.Struct, frozen=True, tag=True, gc=False):
     next: int
     ts: int
     queues: bytes
+    lent: bool
+    """The queues are those of a shorter conjunction."""
     kept: tuple[Ev, ...]
 
 

@@ -15,8 +15,8 @@ from typing import Literal
 import msgspec
 
 from concordant.machine.instant import Instant
-from concordant.model.subscription import Subscription
-from concordant.order.merging.filters import ALL, Filter, filter_of
+from concordant.model.subscription import Conjunction, Policy, Subscription
+from concordant.order.merging.filters import ALL, Filter, filter_of, is_counted
 from concordant.order.merging.inflow import Inflow
 from concordant.order.merging.messages import Attach, Ev, Item, Live, Start
 from concordant.order.merging.overlay import Signature, name_of, signature_of
@@ -44,6 +44,21 @@ class Wanted(msgspec.Struct, frozen=True):
     def conjunction(self) -> str:
         """The same for all who ask the same, policies and bounds included."""
         return self.topic if self.subscription is None else self.subscription.canonical
+
+    @property
+    def prefix(self) -> str:
+        """The same without its last topic, where it is sure that whoever asks for that delivers
+        what is delivered here, cut short; nothing elsewhere."""
+        asked = self.subscription
+        if asked is None or asked.emit is not None or asked.policy != Policy():
+            return ""
+        (conjunction,) = asked.conjunctions
+        *_, last = conjunction.instances
+        kept = tuple(one for one in conjunction.predicates if one.slots[0].topic != last)
+        if not kept or is_counted(asked) or any(len(p.slots) > 1 for p in conjunction.predicates):
+            return ""
+        shorter = msgspec.structs.replace(asked, conjunctions=(Conjunction(kept),))
+        return shorter.canonical
 
     @property
     def text(self) -> str:
@@ -95,6 +110,8 @@ class Stream(msgspec.Struct):
     queues_cut: int = 0
     queues: bytes = b""
     """A donor's queues, and the cut that they belong to."""
+    lent: bool = False
+    """They are those of a shorter conjunction."""
     waiting: list[Ev] = []
     """Events that wait for their turn."""
     marked: int = 0
@@ -124,6 +141,7 @@ class Stream(msgspec.Struct):
             wanted.conjunction,
             wanted.filter,
             self.after,
+            wanted.prefix,
         )
 
     def keep(self, items: Sequence[Ev]) -> None:
@@ -139,7 +157,7 @@ class Stream(msgspec.Struct):
             return False
         if isinstance(item, Start):
             self.waiting = []
-            self.cut, self.began_at = item.cut, now
+            self.cut, self.lent, self.began_at = item.cut, item.prefix, now
             self.stage = "waiting" if item.donor else "live"
             return not item.donor
         if isinstance(item, Live) and self.has_queues:
