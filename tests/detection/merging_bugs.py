@@ -22,6 +22,7 @@ from concordant.order.merging import client, merge
 from concordant.order.merging.client import MergedClient
 from concordant.order.merging.core import Core
 from concordant.order.merging.filters import Filter
+from concordant.order.merging.matcher import Correlating
 from concordant.order.merging.messages import (
     Advance,
     Control,
@@ -86,7 +87,9 @@ def caught(which: MergingBug, seed: int) -> str:
     case = msgspec.structs.replace(random_case(seed, which.mode), heal_us=HEAL_US)
     with planted(which):
         found = failure(play(case))
-    return "" if found is None else found.name
+    if found is None or (found.name == "Drained" and failure(play(case)) is not None):
+        return ""  # a few cases take longer without any bug
+    return found.name
 
 
 def cases_to_find(which: MergingBug, *, count_max: int = CASE_COUNT_MAX) -> int | None:
@@ -151,7 +154,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 # --- events and filters ---------------------------------------------------------------------------
 
 
-@bug("a repeated event is taken again", "static", 10)
+@bug("a repeated event is taken again", "static", 3)
 def _(patch: pytest.MonkeyPatch) -> None:
     def put(self: Core, command: Put) -> None:
         last = command.n + len(command.events) - 1
@@ -186,7 +189,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Readers, "_alone", alone)
 
 
-@bug("a subscriber begins before its filter is in force (erratum 10)", "filtering", 58)
+@bug("a subscriber begins before its filter is in force (erratum 10)", "static", 97)
 def _(patch: pytest.MonkeyPatch) -> None:
     def need(self: Core, wanted: Filter) -> int:
         correct(self, wanted)
@@ -196,7 +199,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Core, "_need", need)
 
 
-@bug("a narrower filter on its way is overlooked (erratum 10)", "filtering", 13)
+@bug("a narrower filter on its way is overlooked (erratum 10)", "filtering", 454)
 def _(patch: pytest.MonkeyPatch) -> None:
     def need(self: Core, wanted: Filter) -> int:
         for one in self.requested:
@@ -245,7 +248,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MergedClient, "_began", began)
 
 
-@bug("a joiner delivers as soon as it has queues, and ignores a later start", "storm", 22)
+@bug("a joiner delivers as soon as it has queues, and ignores a later start", "storm", 7)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = MergedClient._complete
 
@@ -258,7 +261,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MergedClient, "_complete", complete)
 
 
-@bug("a join is complete whichever cut was meant", "storm", 0)
+@bug("a join is complete whichever cut was meant", "storm", 66)
 def _(patch: pytest.MonkeyPatch) -> None:
     def joining(self: Core, consumer: str, number: int, cut: int) -> Session | None:
         del cut
@@ -270,15 +273,41 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Core, "_joining", joining)
 
 
-@bug("what waits for its turn is acknowledged", "changing", 3)
+@bug("what waits for its turn is acknowledged", "changing", 19)
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Stream, "done", property(lambda self: self.inflow.next))
+
+
+@bug("who asks for one topic more begins with empty queues (erratum 13)", "changing", 18)
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Correlating, "borrow", lambda self, data: None)
+
+
+@bug("a prefix lends its queues as they are when it is asked", "changing", 18)
+def _(patch: pytest.MonkeyPatch) -> None:
+    correct = MergedClient._donate
+
+    def donate(self: Any, stream: Stream, cut: Cut, cause: int, out: list[Any]) -> None:
+        waiting, stream.waiting = stream.waiting, [] if cut.prefix else stream.waiting
+        correct(self, stream, cut, cause, out)
+        stream.waiting = waiting
+
+    patch.setattr(MergedClient, "_donate", donate)
+
+
+@bug("queues that were lent are left aside", "changing", 18)
+def _(patch: pytest.MonkeyPatch) -> None:
+    def fill(matcher: Any, queues: bytes, *, lent: bool) -> None:
+        if queues and not lent:
+            matcher.load(queues)
+
+    patch.setattr(client, "_fill", fill)
 
 
 # --- disjunctions ---------------------------------------------------------------------------------
 
 
-@bug("nobody waits for the frontier of another stream", "static", 8)
+@bug("nobody waits for the frontier of another stream", "static", 14)
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(merge, "limit", lambda one, streams: (1 << 62, ""))
 
@@ -313,7 +342,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(client, "unmarked", lambda streams, again: iter(()))
 
 
-@bug("queues of an earlier cut come back after a crash", "crowded", 103)
+@bug("queues of an earlier cut come back after a crash", "crowded", 558)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = MergedClient._began
 
@@ -347,12 +376,12 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Part, "_comes_next", lambda self, one: one.head is not None)
 
 
-@bug("of two events with one stamp the conjunction decides, not the topic", "stamped", 134)
+@bug("of two events with one stamp the conjunction decides, not the topic", "stamped", 146)
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(merge, "order", lambda stream, item: (item.ts, stream.key))
 
 
-@bug("a merger passes on a mark that only one parent has passed", "stamped", 7)
+@bug("a merger passes on a mark that only one parent has passed", "stamped", 17)
 def _(patch: pytest.MonkeyPatch) -> None:
     def pass_on(self: Core) -> None:
         self.frontiers, kept = [max(self.frontiers)] * 2, self.frontiers
@@ -368,7 +397,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Part, "marks", lambda self, now, options, overdue: iter(()))
 
 
-@bug("who subscribes at run time begins before its past is passed", "stamped", 47)
+@bug("who subscribes at run time begins before its past is passed", "stamped", 114)
 def _(patch: pytest.MonkeyPatch) -> None:
     def is_ready(self: Core, one: Any) -> bool:
         return self.root or min(self.in_force) >= one.need

@@ -351,7 +351,7 @@ class MergedClient(MergedPublisher):
     def _ask_for_marks(self, cause: int, out: list[Effect], *, again: bool) -> None:
         for one, ts in unmarked(self._state.streams.values(), again=again):
             inflow = one.inflow
-            mark = Advance(inflow.merger, inflow.consumer, inflow.session, ts)
+            mark = Advance(inflow.merger, inflow.consumer, inflow.session, ts, inflow.due)
             self._to_all(inflow.merger, mark, cause, out)
 
     # --- what is overdue ----------------------------------------------------------------------

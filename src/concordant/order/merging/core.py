@@ -60,9 +60,11 @@ class Core(msgspec.Struct):
     ts: int = 0
     """The last logical time given or promised."""
     placed: int = 0
-    """The time of the last event in the stream."""
+    placed_at: int = -1
+    """The time of the last event in the stream, and its number."""
     marked: int = 0
-    """The time of the last mark."""
+    marked_at: int = -1
+    """The same of the last mark."""
     wishes: list[int] = []
     """Stamped: times that somebody waits for this stream to pass, least first."""
     sessions: dict[Consumer, Session] = {}
@@ -140,15 +142,16 @@ class Core(msgspec.Struct):
             case Borrow():
                 child = self.sessions.get(command.consumer)
                 known = child is not None and child.number == command.session
-                return child is not None and known and command.cut not in child.lent
+                return known and command.cut not in self.sessions[command.consumer].lent
             case Advance():
                 session = self.sessions.get(command.consumer)
                 if session is None or session.number != command.session:
                     return False
                 # In a stream of several roots another event may still have the last one's time.
-                seen = 0 if session.key else self.placed - self.waits
-                passed = max(self.marked, seen)
-                return command.ts > passed and command.ts not in self.wishes
+                coming = command.ts <= self.marked and command.read <= self.marked_at
+                if not session.key and command.ts <= self.placed - self.waits:
+                    coming = coming or command.read <= self.placed_at
+                return not coming and command.ts not in self.wishes
 
     # --- events -------------------------------------------------------------------------------
 
@@ -190,15 +193,12 @@ class Core(msgspec.Struct):
         """What a parent says that is no event."""
         if isinstance(item, Widened):
             self.in_force[side] = item.version
-            oldest = min(self.in_force)
-            self.requested = [one for one in self.requested if one.version >= oldest]
+            self.requested = [o for o in self.requested if o.version >= min(self.in_force)]
             self._activate()
         elif isinstance(item, Lent):
-            for one in self.pending:
-                asked = (one.consumer, one.number, one.borrowing)
-                if asked == (item.joiner, item.session, item.cut):
-                    self._borrowed(one, item)
-                    break
+            joins = (item.joiner, item.session, item.cut)
+            for one in [o for o in self.pending if (o.consumer, o.number, o.borrowing) == joins]:
+                self._borrowed(one, item)
 
     def _place(self, events: Sequence[Event], hint: Instant) -> None:
         """Events get their times here, one after the other."""
@@ -212,7 +212,7 @@ class Core(msgspec.Struct):
         nobody, it is not kept."""
         if self.sessions:
             self.items += items
-            self.placed = items[-1].ts
+            self.placed, self.placed_at = items[-1].ts, items[-1].n
 
     # --- progress -----------------------------------------------------------------------------
 
@@ -236,8 +236,8 @@ class Core(msgspec.Struct):
             self._mark()
 
     def _mark(self) -> None:
+        self.marked, self.marked_at = self.ts, self.end
         self.items.append(Past(self.end, self.ts))
-        self.marked = self.ts
 
     def _pass_on(self) -> None:
         """What both parents have passed is passed here: who waits for it hears so, or begins."""

@@ -189,6 +189,8 @@ class Advance(msgspec.Struct, frozen=True, tag="advance", array_like=True, gc=Fa
     consumer: Consumer
     session: int
     ts: int
+    read: int = 0
+    """What is below was read: a mark that is there was read in a life that ended."""
 
 
 Control = Attach | Borrow | Link | Detach | Complete | Recut | Advance

@@ -224,7 +224,7 @@ class Part(msgspec.Struct):
                 wanted = max(wanted, other.ready[-1].ts)
             if wanted and passed(one.frontier) < wanted and (overdue or one.marked < wanted):
                 one.marked, self.marked_at = wanted, now
-                yield Advance(one.merger, one.consumer, one.session, wanted)
+                yield Advance(one.merger, one.consumer, one.session, wanted, one.due)
 
     def held_up(self, options: MergingOptions) -> bool:
         """Some consumer is too far behind. It may be so because it waits for a session that is to

@@ -44,7 +44,8 @@ class Asked(msgspec.Struct):
     """What is below was sent."""
     next: int
     """What is below was sent, or is not worth a message yet."""
-    end: int
+    room: int
+    """So many items more it may be sent; what is not for it does not count."""
     answered: bool = False
     """It has heard of us since it asked, if only by an empty batch."""
     known: bool = False
@@ -62,18 +63,16 @@ class Readers(msgspec.Struct):
 
     def pulled(self, source: str, pull: Pull) -> None:
         """A consumer asks for items."""
-        before = self.asked.get(pull.consumer)
-        if before is None or (before.source, before.session) != (source, pull.session):
-            asked = Asked(source, pull.session, pull.start, pull.start, pull.end)
-        elif pull.again:
-            asked = Asked(source, pull.session, pull.start, pull.start, pull.end)
-            asked.marking = before.marking
+        before, start = self.asked.get(pull.consumer), pull.start
+        known = before is not None and (before.source, before.session) == (source, pull.session)
+        if before is None or not known or pull.again:
+            asked = Asked(source, pull.session, start, start, max(0, pull.end - start))
+            asked.marking = known and before is not None and before.marking
         else:  # what is on its way need not be sent again
             asked = before
             asked.answered = False
-            asked.end = max(asked.end, pull.end)
-            asked.sent = max(asked.sent, pull.start)
-            asked.next = max(asked.next, pull.start)
+            asked.sent, asked.next = max(asked.sent, start), max(asked.next, start)
+            asked.room = max(asked.room, pull.end - asked.sent)
         self.asked[pull.consumer], self.news = asked, True
 
     def marks(self, consumer: Consumer) -> None:
@@ -96,20 +95,19 @@ class Readers(msgspec.Struct):
                 yield from self._unbegun(core, consumer, asked)
                 continue
             if asked.sent < base or asked.sent < session.begin:
-                asked.end += max(0, session.begin - asked.sent)
                 asked.sent = asked.next = max(session.begin, base)
                 asked.known = False
-            end = asked.end if asked.end < total else total
-            if asked.answered and end <= asked.next:
+            if asked.answered and (asked.next >= total or asked.room <= 0):
                 continue
             alone = session.version >= 0 or (session.alone and session.alone[-1] >= asked.sent)
             if alone or not asked.known:
-                yield from self._alone(core, consumer, asked, end, options)
+                yield from self._alone(core, consumer, asked, options)
             else:
-                key = (session.key, asked.sent, asked.next, end, asked.marking)
+                room = min(asked.room, total - asked.sent)
+                key = (session.key, asked.sent, asked.next, room, asked.marking)
                 together.setdefault(key, []).append((session, asked))
-        for (_, sent, first, end, _), some in together.items():
-            yield from self._share(core, some, (sent, first, max(first, end)), options)
+        for some in together.values():
+            yield from self._share(core, some, options)
 
     def _unbegun(self, core: Core, consumer: Consumer, asked: Asked) -> Iterator[Answer]:
         """The session has ended, or not begun."""
@@ -123,39 +121,38 @@ class Readers(msgspec.Struct):
             yield (asked.source,), empty
 
     def _alone(
-        self, core: Core, consumer: Consumer, asked: Asked, end: int, options: MergingOptions
+        self, core: Core, consumer: Consumer, asked: Asked, options: MergingOptions
     ) -> Iterator[Answer]:
         """A batch for one: it has to know where it stands, or there is something for it alone."""
         session, name = core.sessions[consumer], name_of(core.signature)
-        end = max(end, asked.next)
-        items = [item for item in core.between(asked.next, end) if session.sees(item)]
+        end = max(core.end, asked.sent)  # another replica may have been ahead of this one
+        items = [one for one in core.between(asked.sent, end) if session.sees(one)]
         if not self._worth(items, asked, end, options):
             asked.next = end
             return
         stands = (consumer, asked.session, max(session.begin, core.base), session.begin)
+        end, items = _fitting(items, end, asked.room)
+        asked.room -= len(items)
         for last, some in _pieces(items, end, options.batch_count_max):
             yield (asked.source,), Batch(name, asked.sent, last, packed(some), *stands)
             asked.sent = asked.next = last
         asked.answered = asked.known = True
 
     def _share(
-        self,
-        core: Core,
-        some: list[tuple[Session, Asked]],
-        places: tuple[int, int, int],
-        options: MergingOptions,
+        self, core: Core, some: list[tuple[Session, Asked]], options: MergingOptions
     ) -> Iterator[Answer]:
-        """A batch for many, with what is behind the second place, up to the third."""
-        name, (sent, first, end) = name_of(core.signature), places
-        session, asked = some[0]
-        passes = session.filter.passes
+        """A batch for many that are equally far."""
+        name, (session, asked) = name_of(core.signature), some[0]
+        whole, passes = not session.key, session.filter.passes
+        sent, end = asked.sent, max(core.end, asked.sent)
         items: list[Item] = [
             one
-            for one in core.between(first, end)
-            if type(one) is Past or (type(one) is Ev and (not session.key or passes(one.event)))
+            for one in core.between(sent, end)
+            if type(one) is Past or (type(one) is Ev and (whole or passes(one.event)))
         ]
         owed = not all(one.answered for _, one in some)
         if owed or self._worth(items, asked, end, options):
+            end, items = _fitting(items, end, asked.room)
             for last, piece in _pieces(items, end, options.batch_count_max):
                 data = packed(piece)
                 for i in range(0, len(some), MANY_COUNT_MAX):
@@ -164,6 +161,8 @@ class Readers(msgspec.Struct):
                     batch = Batch(name, sent, last, data, many=begins)
                     yield tuple(one.source for _, one in who), batch
                 sent = last
+            for _, one in some:
+                one.room -= len(items)
         for _, one in some:
             one.sent, one.next, one.answered = sent, end, True
 
@@ -173,9 +172,17 @@ class Readers(msgspec.Struct):
         """Is there something to say? That nothing was for a consumer it hears now and then, so that
         it can say that it has done with it."""
         pause = min(options.window_count, options.lag_count_max) // 4
-        if not (asked.answered and asked.known) or end >= asked.end or end - asked.sent > pause:
+        if not (asked.answered and asked.known) or end - asked.sent > pause:
             return True
-        return bool(items) if asked.marking else any(type(one) is not Past for one in items)
+        new = (one for one in items if one.n >= asked.next)
+        return any(asked.marking or type(one) is not Past for one in new)
+
+
+def _fitting(items: list[Item], end: int, room: int) -> tuple[int, list[Item]]:
+    """As many items as there is room for, and where they end."""
+    if len(items) <= room:
+        return end, items
+    return items[room].n, items[:room]
 
 
 def _pieces(items: list[Item], end: int, count_max: int) -> Iterator[tuple[int, list[Item]]]:

@@ -11,7 +11,6 @@ import msgspec
 from concordant.order.merging.filters import Filter
 from concordant.order.merging.messages import Consumer, Ev, Item, Past
 
-
 LENT_COUNT_MAX = 256
 """Loans that are remembered. One that is asked for again after so many others is given again, which
 nobody minds."""

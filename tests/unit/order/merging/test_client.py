@@ -113,7 +113,7 @@ def test_an_event_waits_for_the_frontier_of_the_other_stream() -> None:
     found.handle(1, batch("r/1", Start(0, 0, "", 1), session=2))
     effects = found.handle(2, batch("q/1", Ev(0, 5, event("A", 1)), first=1))
     assert delivered(effects) == []
-    assert sent(effects, Advance) == [Advance("B", "s r/1", 2, 5)]
+    assert sent(effects, Advance) == [Advance("B", "s r/1", 2, 5, 1)]
     effects = found.handle(3, batch("r/1", Ev(0, 3, event("B", 2)), first=1, session=2))
     assert delivered(effects) == [("p:2",)]
     effects = found.handle(4, batch("r/1", Ev(0, 9, event("B", 3)), first=2, session=2))

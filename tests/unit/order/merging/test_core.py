@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from concordant.language import parse
 from concordant.model.event import Event
 from concordant.order.merging.core import Core
@@ -139,7 +141,8 @@ def test_a_mark_is_an_item_and_moves_the_clock() -> None:
 
 
 def take(core: Core, side: int, item: Item) -> None:
-    core.apply(Take(core.life, side, core.next[side], core.next[side] + 1, (item,), 0))
+    n = core.next[side]
+    core.apply(Take(core.life, side, n, n + 1, (msgspec.structs.replace(item, n=n),), 0))
 
 
 def few(bound: str) -> Filter:

@@ -92,10 +92,10 @@ def test_of_two_with_one_time_the_topic_decides() -> None:
 def test_a_mark_is_asked_of_the_parent_that_others_wait_for() -> None:
     part = merger()
     given(part, 0, ev(5, "A"), ev(8, "A"))
-    assert list(part.marks(0, OPTIONS, overdue=False)) == [Advance("B", "A+B right", 1, 8)]
+    assert list(part.marks(0, OPTIONS, overdue=False)) == [Advance("B", "A+B right", 1, 8, 1)]
     assert list(part.marks(1, OPTIONS, overdue=False)) == []  # once, until it is overdue
     later = OPTIONS.repeat_us + 1
-    assert list(part.marks(later, OPTIONS, overdue=True)) == [Advance("B", "A+B right", 1, 8)]
+    assert list(part.marks(later, OPTIONS, overdue=True)) == [Advance("B", "A+B right", 1, 8, 1)]
 
 
 def test_a_wish_for_progress_is_fulfilled_when_both_parents_have_passed_it() -> None:
