@@ -49,9 +49,7 @@ BATCH = 10
 _KINDS = (
     *(Numbered, Mark, Ask, Gone, Where, Here, Acknowledged, Leader),
     *(*replication.MESSAGES, *paxos.MESSAGES, *token.MESSAGES),
-    *(merging.Attach, merging.Link, merging.Detach, merging.Complete, merging.Recut),
-    *(merging.Advance, merging.Pull, merging.Batch, merging.Ended, merging.Queues),
-    *(merging.Accepted, merging.Elsewhere, merging.Reached),
+    *merging.MESSAGES,
 )
 _PATIENT = ClientOptions(
     ask_us=5 * SECOND, mark_us=5 * SECOND, mark_us_max=60 * SECOND, repeat_us=10 * SECOND

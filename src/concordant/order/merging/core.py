@@ -496,5 +496,6 @@ class Core(msgspec.Struct):
             del self.items[: done - self.base]
             self.base = done
             for session in self.sessions.values():
-                session.alone = [n for n in session.alone if n >= done]
-                session.earlier = [one for one in session.earlier if one[0] > done]
+                if session.alone and session.alone[0] < done:
+                    session.alone = [n for n in session.alone if n >= done]
+                    session.earlier = [one for one in session.earlier if one[0] > done]
