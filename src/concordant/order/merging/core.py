@@ -196,9 +196,9 @@ class Core(msgspec.Struct):
             self.requested = [o for o in self.requested if o.version >= min(self.in_force)]
             self._activate()
         elif isinstance(item, Lent):
-            joins = (item.joiner, item.session, item.cut)
-            for one in [o for o in self.pending if (o.consumer, o.number, o.borrowing) == joins]:
-                self._borrowed(one, item)
+            for one in list(self.pending):
+                if (one.consumer, one.number, one.borrowing) == item.joins:
+                    self._borrowed(one, item)
 
     def _place(self, events: Sequence[Event], hint: Instant) -> None:
         """Events get their times here, one after the other."""
@@ -381,14 +381,8 @@ class Core(msgspec.Struct):
 
     def _donor(self, conjunction: str) -> Consumer:
         """One who has the same conjunction, and its queues."""
-        return next(
-            (
-                name
-                for name, one in self.sessions.items()
-                if one.joined and one.conjunction == conjunction
-            ),
-            "",
-        )
+        mine = (it for it in self.sessions.items() if it[1].conjunction == conjunction)
+        return next((consumer for consumer, session in mine if session.joined), "")
 
     def _start_again(self, joining: list[tuple[Consumer, Session]]) -> None:
         """They wait for queues that will not come: for those of another, or of a prefix."""

@@ -78,6 +78,11 @@ class Lent(msgspec.Struct, frozen=True, tag="b", array_like=True, gc=False):
     cut: int
     donor: Consumer
 
+    @property
+    def joins(self) -> tuple[Consumer, int, int]:
+        """Who joins, and by which cut."""
+        return (self.joiner, self.session, self.cut)
+
 
 class Live(msgspec.Struct, frozen=True, tag="l", array_like=True, gc=False):
     """For a subscriber: the join is complete, and deliveries begin."""
