@@ -3,7 +3,7 @@
 A carrier knows who listens to which topic, and what is under way; it knows no protocol. Between
 nodes nothing is lost, doubled or overtaken while both live; what a node had not taken when it died
 reaches its next life, and what waits for a node that stays away is dropped beyond a bound, oldest
-first: protocols on top ask again for what is missing.
+first, as is what is too large for a link: protocols on top ask again for what is missing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 from concordant.errors import PeerError
 from concordant.machine.inputs import Message
 from concordant.net.host import Place
-from concordant.net.mesh import Links
+from concordant.net.mesh import PAYLOAD_BYTES_MAX, Links
 from concordant.wire.messages import Codec
 
 
@@ -112,7 +112,8 @@ _decoder = msgspec.msgpack.Decoder(_Parcel)
 _encoder = msgspec.msgpack.Encoder()
 
 WAITING_COUNT_MAX = 10_000
-"""Parcels that wait for one node; beyond that the oldest go, and are counted."""
+WAITING_BYTES_MAX = 1 << 26
+"""Parcels that wait for one node, and their length; beyond that the oldest go, and are counted."""
 
 
 class MeshCarrier(MemoryCarrier):
@@ -130,6 +131,7 @@ class MeshCarrier(MemoryCarrier):
         self._unheard: dict[int, tuple[str, tuple[str, ...], set[str]]] = {}
         """Listens that somebody has not heard: place, topics, nodes."""
         self._waiting: dict[str, deque[bytes]] = {}
+        self._waiting_bytes: dict[str, int] = {}
         self._senders: dict[str, asyncio.Task[None]] = {}
         self._receiver = asyncio.create_task(self._receive())
 
@@ -191,21 +193,28 @@ class MeshCarrier(MemoryCarrier):
 
     def _post(self, node: str, parcel: _Parcel) -> None:
         data = _encoder.encode(parcel)
+        if len(data) > PAYLOAD_BYTES_MAX:  # no link takes it, now or later
+            self.dropped_count += 1
+            return
         sender = self._senders.get(node)
         idle = sender is None or sender.done()
         if idle and self._mesh.send_now(node, data):
             return
         waiting = self._waiting.setdefault(node, deque())
         waiting.append(data)
-        if len(waiting) > WAITING_COUNT_MAX:
-            waiting.popleft()
+        size = self._waiting_bytes.get(node, 0) + len(data)
+        while len(waiting) > WAITING_COUNT_MAX or size > WAITING_BYTES_MAX:
+            size -= len(waiting.popleft())
             self.dropped_count += 1
+        self._waiting_bytes[node] = size
         if idle:
             self._senders[node] = asyncio.create_task(self._send_waiting(node, waiting))
 
     async def _send_waiting(self, node: str, waiting: deque[bytes]) -> None:
         while waiting:
-            await self._mesh.send(node, waiting.popleft())
+            data = waiting.popleft()
+            self._waiting_bytes[node] -= len(data)
+            await self._mesh.send(node, data)
 
     # --- in -------------------------------------------------------------------------------------
 

@@ -33,6 +33,9 @@ from concordant.net.tasks import ended
 
 _TOLD_COUNT = 64
 """A peer is told that payloads were taken after so many, or when no more are there."""
+PAYLOAD_BYTES_MAX = FRAME_BYTES_MAX // 2
+"""What is longer cannot be sent at once."""
+
 _REASON_COUNT_MAX = 64
 _READ_BYTES = 1 << 18
 
@@ -141,10 +144,10 @@ class Links(ABC):
         peer = self._peers.get(to)
         if peer is None:
             raise UsageError(f"there is no peer {to!r}", hint=f"known: {', '.join(self._peers)}")
-        if not 0 < len(payload) <= FRAME_BYTES_MAX // 2:
+        if not 0 < len(payload) <= PAYLOAD_BYTES_MAX:
             raise UsageError(
                 f"a payload of {len(payload):,} bytes cannot be sent",
-                hint=f"send 1 to {FRAME_BYTES_MAX // 2:,} bytes at once",
+                hint=f"send 1 to {PAYLOAD_BYTES_MAX:,} bytes at once",
             )
         if not peer.link.send(payload):
             return False

@@ -134,7 +134,7 @@ class ReplicationOptions(msgspec.Struct, frozen=True):
     """A leader may be silent for so long; the next in line stands first."""
     entry_count_max: int = 10_000
     """Entries kept before the committed ones become one state."""
-    entry_bytes_max: int = 16 << 20
+    entry_bytes_max: int = 4 << 20
     """And their length together."""
 
 
