@@ -107,6 +107,37 @@ def test_items_are_taken_in_the_order_of_their_index() -> None:
     assert delivered(effects) == [("p:1",), ("p:2",)]
 
 
+def test_a_batch_for_many_is_taken_by_those_whom_it_names_by_where_they_began() -> None:
+    found = client("q: A")
+    many = Batch("A", 8, 9, packed([Ev(8, 2, event("A", 2))]), many=(3, 7))
+    assert delivered(found.handle(1, Received("m", (many,)))) == []  # it does not know yet
+    items = [Start(7, 0, "", 1)]
+    first = Batch("A", 7, 8, packed(items), "s q/1", 1, base=7, begin=7)
+    found.handle(2, Received("m", (first,)))
+    others = Batch("A", 8, 9, packed([Ev(8, 2, event("A", 2))]), many=(3,))
+    assert delivered(found.handle(3, Received("m", (others,)))) == []
+    assert delivered(found.handle(4, Received("m", (many,)))) == [("p:2",)]
+
+
+@pytest.mark.parametrize(
+    ("first", "end", "numbers", "why"),
+    [
+        (0, 2, (1, 0), "out of order"),
+        (0, 1, (0, 1), "lie elsewhere"),
+        (2, 1, (), "ends before it begins"),
+    ],
+)
+def test_a_batch_whose_items_are_not_where_it_says_is_refused(
+    first: int, end: int, numbers: tuple[int, ...], why: str
+) -> None:
+    found = client("q: A")
+    before = found.snapshot()
+    items = [Ev(n, n, event("A", n)) for n in numbers]
+    with pytest.raises(PeerError, match=why):
+        found.handle(1, Received("m", (Batch("A", first, end, packed(items), "s q/1", 1),)))
+    assert found.snapshot() == before
+
+
 def test_an_event_waits_for_the_frontier_of_the_other_stream() -> None:
     found = client("q: A", "r: B")
     found.handle(1, batch("q/1", Start(0, 0, "", 1)))

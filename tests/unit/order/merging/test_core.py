@@ -11,11 +11,13 @@ from concordant.order.merging.filters import ALL, Filter, filter_of
 from concordant.order.merging.messages import (
     Advance,
     Attach,
+    Borrow,
     Complete,
     Cut,
     Detach,
     Ev,
     Item,
+    Lent,
     Link,
     Live,
     Past,
@@ -219,3 +221,94 @@ def test_what_would_change_nothing_is_known_beforehand() -> None:
     assert not core.changes(Complete("", "s q", 1, 1))
     assert core.changes(Put("p", 1, (Event("A", "p", 1, 1),), 0))
     assert not core.changes(Put("p", 2, (Event("A", "p", 2, 2),), 0))
+
+
+# --- runs, and what is taken twice ----------------------------------------------------------------
+
+
+def alive() -> Core:
+    core = Core(("A", "B"))
+    attach(core, "s")
+    for side in (0, 1):
+        take(core, side, Widened(0, 0, 1))
+    return core
+
+
+def test_what_a_new_leader_takes_again_is_passed_over() -> None:
+    core = alive()
+    events = [Ev(n, n, Event("A", "p", n, n)) for n in range(1, 6)]
+    core.apply(Take(1, 0, 1, 3, tuple(events[:2]), 0))
+    again = Take(1, 0, 1, 6, tuple(events), 0)
+    assert core.changes(again)
+    core.apply(again)
+    assert [one.event.seq for one in items(core, "s") if isinstance(one, Ev)] == [1, 2, 3, 4, 5]
+    assert not core.changes(again) and core.next[0] == 6
+
+
+def test_a_run_is_the_same_as_its_events() -> None:
+    together, single = alive(), alive()
+    events = tuple(Ev(n, n, Event("A", "p", n, n)) for n in range(1, 6))
+    together.apply(Take(1, 0, 1, 6, events, 70))
+    for one in events:
+        single.apply(Take(1, 0, one.n, one.n + 1, (one,), 70))
+    assert msgspec.msgpack.encode(together) == msgspec.msgpack.encode(single)
+
+
+# --- queues of a prefix ---------------------------------------------------------------------------
+
+
+def borrower() -> Core:
+    """The merger of A, B and C, with one who asks for the queues of `A and B`."""
+    core = Core(("A", "B", "C"))
+    wanted = Filter({"A": ALL, "B": ALL, "C": ALL})
+    for name in ("s", "t"):
+        core.apply(Attach("", f"{name} q", 1, "abc", wanted, 0, "ab"))
+    for side in (0, 1):
+        take(core, side, Widened(0, 0, 1))
+    return core
+
+
+def test_the_first_of_a_conjunction_asks_for_the_queues_of_its_prefix_and_others_wait() -> None:
+    core = borrower()
+    assert [(one.consumer, one.borrowing) for one in core.pending] == [("s q", 1), ("t q", 0)]
+    take(core, 0, Lent(0, 0, "s q", 1, 1, "x r"))
+    assert items(core, "s") == [Start(0, 0, "x r", 1, prefix=True)] and "t q" not in core.sessions
+    core.apply(Complete("", "s q", 1, 1))
+    assert isinstance(items(core, "s")[1], Live)
+    assert items(core, "t")[0] == Start(2, 0, "s q", 2)
+
+
+def test_where_nobody_has_the_prefix_it_begins_empty() -> None:
+    core = borrower()
+    take(core, 0, Lent(0, 0, "s q", 1, 1, ""))
+    assert items(core, "s")[0] == Start(0, 0, "", 1, prefix=True) and core.sessions["s q"].joined
+    assert core.sessions["t q"].donor == "s q"
+
+
+def test_when_lent_queues_do_not_come_others_are_asked_for() -> None:
+    core = borrower()
+    take(core, 0, Lent(0, 0, "s q", 1, 1, "x r"))
+    core.apply(Recut("", "s q", 1, 1))
+    assert "s q" not in core.sessions
+    (asking,) = [one for one in core.pending if one.borrowing]
+    assert asking.borrowing == 2
+    take(core, 0, Lent(0, 0, "s q", 1, 1, "x r"))  # too late: it belongs to the cut before
+    assert not core.sessions
+    take(core, 0, Lent(0, 0, asking.consumer, 1, 2, "y r"))
+    assert items(core, asking.consumer.partition(" ")[0])[0].donor == "y r"
+
+
+def test_a_parent_cuts_its_subscriber_and_its_child_at_one_place() -> None:
+    core = Core(("A", "B"))
+    core.apply(Attach("", "x r", 1, "ab", BOTH))
+    core.apply(Link("", "A+B+C left", 1, 1, BOTH))
+    for side in (0, 1):
+        take(core, side, Widened(0, 0, core.version))
+    ask = Borrow("", "A+B+C left", 1, "s q", 4, 9, "ab")
+    assert core.changes(ask)
+    core.apply(ask)
+    assert core.items[-2:] == [
+        Cut(core.end - 2, 0, "s q", 4, 9, prefix=True),
+        Lent(core.end - 1, 0, "s q", 4, 9, "x r"),
+    ]
+    assert not core.changes(ask)
