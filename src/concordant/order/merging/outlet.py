@@ -1,12 +1,14 @@
 """The publisher's end: events on their way to the root of their topic.
 
 Each topic has a root and the root has a leader; events are numbered per topic, sent to whom is
-believed to lead, and repeated, to another replica in turn, until the root has them for good.
+believed to lead, and repeated, to another replica in turn, until the root has them for good. What
+was sent to a replica that does not answer goes to the next one piece by piece, each when the one
+before has arrived: all at once would keep a new leader busy for so long that others stand.
 """
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import takewhile
 
 import msgspec
 
@@ -23,7 +25,12 @@ class Outlet(msgspec.Struct):
     waiting: dict[int, Event] = {}
     """Not accepted yet, by number."""
     replica: int = 0
+    sent: int = 0
+    """The last number that was sent to this replica."""
+    paced: bool = False
+    """It is given piece by piece what another was sent before."""
     sent_at: Instant = 0
+    """When it answered last, or was sent something while nothing was under way."""
     redirected: bool = False
     """It was sent elsewhere since it repeated last: two that name each other are not believed."""
 
@@ -34,7 +41,7 @@ class Outlet(msgspec.Struct):
 
     def accepted(self, n: int) -> bool:
         """The root has everything up to a number; True if that is news."""
-        found = [number for number in self.waiting if number <= n]
+        found = list(takewhile(lambda number: number <= n, self.waiting))
         for number in found:
             del self.waiting[number]
         return bool(found)
@@ -52,5 +59,18 @@ class Outlet(msgspec.Struct):
 
     def again(self, stream: tuple[str, str], options: MergingOptions) -> tuple[Numbered, ...]:
         """The oldest that are not accepted."""
-        oldest = islice(self.waiting.items(), options.batch_count_max)
-        return tuple(Numbered(stream, n, event) for n, event in oldest)
+        self.sent, self.paced = self._accepted_count, True
+        return self.more(stream, options)
+
+    def more(self, stream: tuple[str, str], options: MergingOptions) -> tuple[Numbered, ...]:
+        """What may be sent now."""
+        known, end = self._accepted_count, self.last
+        if self.paced:
+            end = min(end, known + options.batch_count_max)
+        first, self.sent = max(self.sent, known) + 1, max(self.sent, end)
+        self.paced = self.paced and self.sent < self.last
+        return tuple(Numbered(stream, n, self.waiting[n]) for n in range(first, end + 1))
+
+    @property
+    def _accepted_count(self) -> int:
+        return next(iter(self.waiting), self.last + 1) - 1

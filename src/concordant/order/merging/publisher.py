@@ -62,20 +62,23 @@ class MergedPublisher(Client):
 
     def _spread(self, now: Instant, events: list[Event], cause: int, out: list[Effect]) -> None:
         outlets = self._state.outlets
-        sent: dict[str, list[Numbered]] = {}
         for event in events:
             outlet = outlets.setdefault(event.topic, Outlet())
-            stream = (self.name, event.topic)
-            sent.setdefault(event.topic, []).append(Numbered(stream, outlet.add(event), event))
-            outlet.sent_at = now
-        for topic, messages in sent.items():
-            replicas = self._replicas(name_of((topic,)))
-            out.append(Send(replicas[outlets[topic].replica], tuple(messages), cause))
+            if not outlet.waiting:  # who publishes all the time has to notice that nobody answers
+                outlet.sent_at = now
+            outlet.add(event)
+        for topic in dict.fromkeys(event.topic for event in events):
+            self._offer(topic, outlets[topic].more((self.name, topic), self._merging), cause, out)
 
     def _offer_again(self, now: Instant, topic: str, cause: int, out: list[Effect]) -> None:
         outlet = self._state.outlets[topic]
         outlet.sent_at = now
-        messages = outlet.again((self.name, topic), self._merging)
+        self._offer(topic, outlet.again((self.name, topic), self._merging), cause, out)
+
+    def _offer(
+        self, topic: str, messages: tuple[Numbered, ...], cause: int, out: list[Effect]
+    ) -> None:
+        outlet = self._state.outlets[topic]
         if messages:
             out.append(Send(self._replicas(name_of((topic,)))[outlet.replica], messages, cause))
 
@@ -84,6 +87,8 @@ class MergedPublisher(Client):
         if outlet is not None and outlet.accepted(message.n):
             outlet.sent_at = now
             out.append(Persist((Through(message.topic, message.n),), cause))
+            more = outlet.more((self.name, message.topic), self._merging)
+            self._offer(message.topic, more, cause, out)
 
     def _elsewhere(self, now: Instant, message: Elsewhere, cause: int, out: list[Effect]) -> None:
         replicas = self._replicas(name_of((message.topic,)))

@@ -200,6 +200,27 @@ def test_publishing_is_refused_when_the_way_to_the_roots_is_full() -> None:
     found.handle(4, Command((Publish("A"),)))
 
 
+def test_a_new_leader_is_given_piece_by_piece_what_another_was_sent() -> None:
+    options = MergingOptions(
+        replication=ReplicationOptions(replica_count=3), batch_count_max=2, repeat_us=100
+    )
+    found = MergedClient("p", hosts=("m1", "m2", "m3"), publishes=("A",), merging=options)
+    found.handle(0, Started())
+
+    def numbers(effects: list[Effect]) -> list[int]:
+        return [one.n for one in sent(effects, Numbered)]
+
+    assert numbers(found.handle(1, Command((Publish("A"),) * 5))) == [1, 2, 3, 4, 5]
+    for now in (50, 90):  # publishing on does not hide that nobody answers
+        assert numbers(found.handle(now, Command((Publish("A"),)))) != []
+    assert numbers(found.handle(102, TimerFired(("tick",)))) == [1, 2]
+    assert numbers(found.handle(103, Command((Publish("A"),)))) == []
+    assert numbers(found.handle(104, Received("m2", (Accepted("A", 1),)))) == [3]
+    assert numbers(found.handle(105, Received("m2", (Accepted("A", 3),)))) == [4, 5]
+    assert numbers(found.handle(106, Received("m2", (Accepted("A", 6),)))) == [7, 8]
+    assert numbers(found.handle(107, Command((Publish("A"),)))) == [9]
+
+
 def test_two_that_name_each_other_as_leader_are_not_followed_for_ever() -> None:
     options = MergingOptions(replication=ReplicationOptions(replica_count=3))
     found = MergedClient("p", hosts=("m1", "m2", "m3"), publishes=("A",), merging=options)
