@@ -199,11 +199,8 @@ class Replica(msgspec.Struct):
     @property
     def full(self) -> bool:
         """Is it time that committed entries become one state?"""
-        options = self.options
-        return (
-            len(self.entries) > options.entry_count_max
-            or self.entry_bytes > options.entry_bytes_max
-        )
+        many = len(self.entries) > self.options.entry_count_max
+        return many or self.entry_bytes > self.options.entry_bytes_max
 
     def _grow(self, entries: Sequence[bytes]) -> None:
         self.entries += entries
@@ -371,15 +368,8 @@ class Replica(msgspec.Struct):
                     out.send(to, Prepare(self.log, self.standing))
 
     def _promise(self, epoch: int) -> Promise:
-        return Promise(
-            self.log,
-            epoch,
-            self.accepted,
-            self.base,
-            self.state,
-            tuple(self.entries),
-            self.commit,
-        )
+        whole = (self.base, self.state, tuple(self.entries), self.commit)
+        return Promise(self.log, epoch, self.accepted, *whole)
 
     def _vote(self, voter: int, given: Promise, now: Instant, out: Outbox) -> None:
         self.votes[str(voter)] = given
