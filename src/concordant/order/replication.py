@@ -421,10 +421,7 @@ class Replica(msgspec.Struct):
             known = len(self.bounds) > self.options.replica_count - self._majority
             if known and message.epoch >= max(self.bounds.values()):
                 self.arriving = False
-                self._follow(message.epoch, now)
-                self._adopt(
-                    message.epoch, message.base, message.state, message.entries, message.commit, out
-                )
+                self._take_over(message, now, out)
                 out.send(source, Kept(self.log, message.epoch, self.length))
 
     def _prepared(self, now: Instant, source: int, message: Prepare, out: Outbox) -> None:
@@ -445,13 +442,15 @@ class Replica(msgspec.Struct):
             out.send(source, Higher(self.log, self.promised))
             return
         if message.epoch > self.accepted or message.base > self.length:
-            self._follow(message.epoch, now)
-            self._adopt(
-                message.epoch, message.base, message.state, message.entries, message.commit, out
-            )
+            self._take_over(message, now, out)
         self.seen_at = now
         self.commit = max(self.commit, min(message.commit, self.length))
         out.send(source, Kept(self.log, message.epoch, self.length))
+
+    def _take_over(self, lead: Lead, now: Instant, out: Outbox) -> None:
+        """Follow a leader with its whole log."""
+        self._follow(lead.epoch, now)
+        self._adopt(lead.epoch, lead.base, lead.state, lead.entries, lead.commit, out)
 
     def _adopt(
         self,
