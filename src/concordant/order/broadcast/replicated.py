@@ -24,6 +24,7 @@ from concordant.model.event import Event
 from concordant.order.broadcast.sequencer import (
     BROADCAST,
     KNOWN,
+    REPEAT,
     Acknowledged,
     Ordered,
     SequencedClient,
@@ -126,7 +127,8 @@ class _State(msgspec.Struct):
     began to lead."""
     waiting: list[Ordered] = []
     """To be logged."""
-    unacknowledged: dict[str, bool] = {}
+    unacknowledged: dict[str, int] = {}
+    """Publishers that are to hear how far their events are in order, and what they were told."""
     told: int = 0
     """The last position that was disseminated from here."""
     mark_at: Instant = 0
@@ -262,7 +264,7 @@ class ReplicatedSequencer:
         incoming = state.publishers.get(source)
         if incoming is None:
             incoming = state.publishers[source] = Incoming(Holdback(self._options.held_count_max))
-        state.unacknowledged[source] = True
+        state.unacknowledged[source] = 0
         events = incoming.skip(self._logged(source) + 1)
         events += incoming.accept(message.n, message.event)
         first = incoming.next - len(events)
@@ -279,10 +281,12 @@ class ReplicatedSequencer:
                 state.waiting = []
                 self._catch_up()
             log.flush(self._outbox())
-            for publisher in list(state.unacknowledged):
+            for publisher, told in list(state.unacknowledged.items()):
                 n = state.order.last.get(publisher, 0)
-                if n + 1 >= state.publishers[publisher].next:
+                if n > told:
+                    state.unacknowledged[publisher] = n
                     self._post(publisher, Acknowledged(n))
+                if n + 1 >= state.publishers[publisher].next:
                     del state.unacknowledged[publisher]
         if log.entry_count > self._replication.entry_count_max and state.applied > log.base:
             log.compact(state.applied, _encode(state.order))
@@ -370,8 +374,9 @@ class ReplicatedClient(SequencedClient):
         return self._replicas[self._state.replica]
 
     def _wake(self, now: Instant, name: str, cause: int, out: list[Effect]) -> None:
-        self._state.replica = (self._state.replica + 1) % len(self._replicas)
-        self._state.redirected = False
+        if name != REPEAT or self._unheard:
+            self._state.replica = (self._state.replica + 1) % len(self._replicas)
+            self._state.redirected = False
         super()._wake(now, name, cause, out)
 
     def _receive(self, now: Instant, given: Received, out: list[Effect]) -> None:
@@ -389,9 +394,3 @@ class ReplicatedClient(SequencedClient):
                     self._state.redirected = True
                     self._state.replica = self._replicas.index(message.name)
                     self._send_again(given.cause, out)
-
-    def _send_again(self, cause: int, out: list[Effect]) -> None:
-        oldest = list(self._state.outbox.items())[: self._options.answer_count_max]
-        if oldest:
-            sent = tuple(Numbered(self._stream, n, event) for n, event in oldest)
-            out.append(Send(self._target(), sent, cause))

@@ -10,6 +10,7 @@ that see all of them. It is the baseline that the other orders are measured agai
 
 from __future__ import annotations
 
+from itertools import dropwhile, islice
 from typing import Any
 
 import msgspec
@@ -47,7 +48,7 @@ BROADCAST = "broadcast"
 
 _MARK = "mark"
 _ASK = "ask"
-_REPEAT = "repeat"
+REPEAT = "repeat"
 _ACKNOWLEDGE = "acknowledge"
 
 
@@ -234,6 +235,12 @@ class SequencedState(ClientState, kw_only=True):
     """Topics that wait for the sequencer to say where it is."""
     asking: bool = False
     repeating: bool = False
+    oldest: int = 0
+    """What was the oldest on its way when it was looked last: if it still is, nobody answers."""
+    resent: int = 0
+    """The last number that was sent again."""
+    resent_max: int = 0
+    """Up to here they are sent again, piece by piece; 0 if none are."""
 
 
 class SequencedClient(Client):
@@ -284,17 +291,38 @@ class SequencedClient(Client):
 
     def _repeat_later(self, now: Instant, cause: int, out: list[Effect]) -> None:
         if self._state.outbox and not self._state.repeating:
-            self._state.repeating = True
-            out.append(SetTimer(_REPEAT, now + self._options.repeat_us, cause))
+            self._state.repeating, self._state.oldest = True, next(iter(self._state.outbox))
+            out.append(SetTimer(REPEAT, now + self._options.repeat_us, cause))
+
+    @property
+    def _unheard(self) -> bool:
+        """Nothing was acknowledged since it was looked last."""
+        return next(iter(self._state.outbox), 0) == self._state.oldest > 0
+
+    def _send_again(self, cause: int, out: list[Effect]) -> None:
+        """The oldest first, and the next ones when those have arrived."""
+        state = self._state
+        if state.outbox:
+            state.resent, state.resent_max = next(iter(state.outbox)) - 1, state.sent
+            self._send_more(cause, out)
+
+    def _send_more(self, cause: int, out: list[Effect]) -> None:
+        state = self._state
+        rest = dropwhile(lambda one: one[0] <= state.resent, state.outbox.items())
+        piece = list(islice(rest, self._options.answer_count_max))
+        if piece and state.resent < state.resent_max:
+            state.resent = piece[-1][0]
+            sent = tuple(Numbered(self._stream, n, event) for n, event in piece)
+            out.append(Send(self._target(), sent, cause))
+        else:
+            state.resent_max = 0
 
     def _wake(self, now: Instant, name: str, cause: int, out: list[Effect]) -> None:
         state = self._state
-        if name == _REPEAT:
+        if name == REPEAT:
             state.repeating = False
-            oldest = list(state.outbox.items())[: self._options.answer_count_max]
-            if oldest:
-                sent = tuple(Numbered(self._stream, n, event) for n, event in oldest)
-                out.append(Send(self._target(), sent, cause))
+            if self._unheard:
+                self._send_again(cause, out)
             self._repeat_later(now, cause, out)
         elif name == _ASK:
             state.asking = False
@@ -356,6 +384,8 @@ class SequencedClient(Client):
             settled = number
         if settled:
             out.append(Persist((Settled(settled),), cause))
+        if self._state.resent_max and settled >= self._state.resent:
+            self._send_more(cause, out)
 
     def _ask_later(self, now: Instant, cause: int, out: list[Effect]) -> None:
         state = self._state
@@ -417,12 +447,13 @@ class SequencedClient(Client):
         state.incoming.known = 0
         state.joining = {}
         state.asking, state.repeating = False, False
+        state.oldest = state.resent = state.resent_max = 0
 
     def _begin(self, now: Instant, cause: int, out: list[Effect]) -> None:
         if self._state.follows:
             out.append(Listen((BROADCAST,), cause))
-        if self._state.outbox:
-            self._wake(now, _REPEAT, cause, out)
+        self._send_again(cause, out)
+        self._repeat_later(now, cause, out)
 
     def _remember(self, record: Record) -> None:
         state = self._state
