@@ -202,7 +202,7 @@ async def _measured(order: str, load: str, kind: str, subscribers: int, seconds:
 def run(size: Size) -> Section:
     """All loads, every order once per round."""
     full = size.name == "full"
-    seconds, rounds = (2.0, max(1, size.rounds // 5)) if full else (0.5, 1)
+    seconds, rounds = (2.0, (size.rounds + 1) // 2) if full else (0.5, 1)
     rows: list[Row] = []
     for load, kind, counts in LOADS if full else (LOADS[0], LOADS[2]):
         for subscribers in counts if full else counts[:1]:
