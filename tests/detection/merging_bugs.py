@@ -103,7 +103,7 @@ def cases_to_find(which: MergingBug, *, count_max: int = CASE_COUNT_MAX) -> int 
 # --- replication ----------------------------------------------------------------------------------
 
 
-@bug("the leader's streams show what is not committed (erratum 15)", "storm", 9)
+@bug("the leader's streams show what is not committed (erratum 15)", "storm", 4)
 def _(patch: pytest.MonkeyPatch) -> None:
     def committed(self: Replica, start: int) -> list[bytes]:
         end = self.length if self.leading else self.commit
@@ -189,7 +189,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Readers, "_alone", alone)
 
 
-@bug("a subscriber begins before its filter is in force (erratum 10)", "static", 97)
+@bug("a subscriber begins before its filter is in force (erratum 10)", "static", 62)
 def _(patch: pytest.MonkeyPatch) -> None:
     def need(self: Core, wanted: Filter) -> int:
         correct(self, wanted)
@@ -238,7 +238,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MergedClient, "_donate", donate)
 
 
-@bug("who joins late starts with empty queues (erratum 12)", "crowded", 0)
+@bug("who joins late starts with empty queues (erratum 12)", "crowded", 3)
 def _(patch: pytest.MonkeyPatch) -> None:
     def began(self: Any, stream: Stream, next: int, cause: int, out: list[Any]) -> None:
         stream.queues = b""
@@ -278,12 +278,12 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Stream, "done", property(lambda self: self.inflow.next))
 
 
-@bug("who asks for one topic more begins with empty queues (erratum 13)", "changing", 18)
+@bug("who asks for one topic more begins with empty queues (erratum 13)", "changing", 33)
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Correlating, "borrow", lambda self, data: None)
 
 
-@bug("a prefix lends its queues as they are when it is asked", "changing", 18)
+@bug("a prefix lends its queues as they are when it is asked", "changing", 33)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = MergedClient._donate
 
@@ -295,7 +295,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MergedClient, "_donate", donate)
 
 
-@bug("queues that were lent are left aside", "changing", 18)
+@bug("queues that were lent are left aside", "changing", 33)
 def _(patch: pytest.MonkeyPatch) -> None:
     def fill(matcher: Any, queues: bytes, *, lent: bool) -> None:
         if queues and not lent:
@@ -342,7 +342,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(client, "unmarked", lambda streams, again: iter(()))
 
 
-@bug("queues of an earlier cut come back after a crash", "crowded", 558)
+@bug("queues of an earlier cut come back after a crash", "crowded", 13)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = MergedClient._began
 
@@ -371,7 +371,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 # --- stamps ---------------------------------------------------------------------------------------
 
 
-@bug("a merger takes what is there without waiting for the other topic", "stamped", 7)
+@bug("a merger takes what is there without waiting for the other topic", "stamped", 3)
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Part, "_comes_next", lambda self, one: one.head is not None)
 

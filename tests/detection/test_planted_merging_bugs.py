@@ -52,3 +52,20 @@ def test_a_bug_planted_in_a_baseline_is_caught(which: SimulationBug) -> None:
 def test_bugs_have_names_of_their_own() -> None:
     names = [which.name for which in (*BUGS, *BROADCAST_BUGS)]
     assert sorted(set(names)) == sorted(names)
+
+
+ONCE_BROKEN = (
+    (789, "changing"),  # a merger that came to life in the step of its log never asked its parents
+    (4590, "filtering"),  # a life that ended did not say that a subscription had
+    (605, "storm"),  # the oracle took a replica that was behind for a whole log
+    (451, "stamped"),  # a new leader looked at its log before it had applied what was committed
+    (1409, "stamped"),
+    (2572, "stamped"),
+    (10, "replaced"),  # a new leader takes again a part of what its log has
+    (2085, "storm"),  # a mark that was read in a life that ended
+)
+
+
+@pytest.mark.parametrize(("seed", "mode"), ONCE_BROKEN)
+def test_a_case_that_once_broke_a_promise_keeps_all(seed: int, mode: str) -> None:
+    assert failure(play(random_case(seed, mode))) is None

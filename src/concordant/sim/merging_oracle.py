@@ -122,9 +122,12 @@ def _logs(parts: dict[str, list[Part]]) -> dict[str, tuple[Core, list[LogCommand
     """The commands of each merger whose log is whole on some replica."""
     found = {}
     for name, replicas in parts.items():
-        whole = [one.replica for one in replicas if one.replica.base == 0]
+        commit = max(one.replica.commit for one in replicas)  # one that is behind is not whole
+        whole = [
+            one.replica for one in replicas if (one.replica.base, one.replica.commit) == (0, commit)
+        ]
         if whole:
-            longest = max(whole, key=lambda one: one.commit)
+            longest = whole[0]
             commands = [_commands.decode(entry) for entry in longest.committed(0)]
             known = replicas[0].core
             found[name] = (Core(known.signature, known.stamped), commands)

@@ -406,12 +406,18 @@ class MergedClient(MergedPublisher):
 
     def _start(self, now: Instant, given: Started, out: list[Effect]) -> None:
         found: list[Delivery] = []
+        live: dict[str, Stream] = {}
         for record in given.records:
             found += self._recall(now, record)
+            if isinstance(record, Begun):
+                live[record.name] = self._state.streams[record.name]
         published = tuple(one.event for one in given.records if isinstance(one, Published))
         if published:
             out.append(Note("", "publish", (), published, given.cause))
         state = self._state
+        for name, stream in live.items():  # the last life may have ended before it could say so
+            if name not in state.streams or state.streams[name].stage != "live":
+                self._note_left(stream, given.cause, out)
         known = any(isinstance(one, Opened) for one in given.records)
         for one in () if known else self._first:
             self._open(now, one, given.cause, out)

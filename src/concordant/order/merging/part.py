@@ -119,6 +119,7 @@ class Part(msgspec.Struct):
         if self.replica.leads == self.led:
             return
         self.led = self.replica.leads
+        self.catch_up()
         self.publishers, self.puts, self.unaccepted = {}, [], {}
         self.logged, self.controls = {}, {}
         self.inputs, self.known = [], {}
@@ -307,6 +308,7 @@ class Part(msgspec.Struct):
         """What the leader asks of its parents: side, replica, message."""
         if not self.core.live:
             return
+        self._revive(now, options)
         for side, one in enumerate(self.inputs):
             wish = one.wish(now, self.core.next[side], options, overdue=overdue)
             if wish is not None:
