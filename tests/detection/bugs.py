@@ -9,7 +9,6 @@ from __future__ import annotations
 import operator
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -36,12 +35,11 @@ from tests.campaign.compare import (
     written,
 )
 from tests.campaign.kernel import places_of_case, summaries
+from tests.detection.planting import Plant, planted
 from tests.generators import ALL_POLICIES, Case
 
 CASE_COUNT_MAX = 2_000
 """A bug that survives so many cases is not caught."""
-
-Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 @dataclass(frozen=True)
@@ -66,14 +64,6 @@ def bug(name: str, *, needs: str = "") -> Callable[[Plant], Plant]:
         return plant
 
     return add
-
-
-@contextmanager
-def planted(which: Bug) -> Iterator[None]:
-    """The engine has the bug for as long as the context is open."""
-    with pytest.MonkeyPatch.context() as patch:
-        which.plant(patch)
-        yield
 
 
 _SLIDING = tuple(p for p in ALL_POLICIES if p.consume is Consume.SLIDE and not p.contiguous)

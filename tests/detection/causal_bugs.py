@@ -7,8 +7,7 @@ table of errors in docs/concepts/causal.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,11 +39,10 @@ from concordant.causal.vector import Vector, join
 from concordant.sim.causal import Act, Case, Client, play
 from concordant.sim.causal_cases import Mix, drawn
 from concordant.sim.scenario import Fault
+from tests.detection.planting import Plant, planted
 
 CASE_COUNT_MAX = 3_000
 """A bug that survives so many cases is not caught."""
-
-Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 @dataclass(frozen=True)
@@ -73,14 +71,6 @@ def bug(name: str, *breaks: str, **others: Any) -> Callable[[Plant], Plant]:
         return plant
 
     return add
-
-
-@contextmanager
-def planted(which: CausalBug) -> Iterator[None]:
-    """The bug is there for as long as the context is open."""
-    with pytest.MonkeyPatch.context() as patch:
-        which.plant(patch)
-        yield
 
 
 def case_for(which: CausalBug, seed: int) -> Case:

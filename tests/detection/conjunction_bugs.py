@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pytest
 
 from concordant.order.broadcast.from_conjunctions import Sent, TotalOrder
+from tests.detection.planting import Plant, planted
 from tests.oracles.conjunction_broadcast import broken, drawn
 
 RUN_COUNT_MAX = 2_000
 """A bug that survives so many runs is not caught."""
-
-Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 @dataclass(frozen=True)
@@ -37,14 +35,6 @@ def bug(name: str, lemma: str, seed: int) -> Callable[[Plant], Plant]:
         return plant
 
     return add
-
-
-@contextmanager
-def planted(which: ConjunctionBug) -> Iterator[None]:
-    """The bug is there for as long as the context is open."""
-    with pytest.MonkeyPatch.context() as patch:
-        which.plant(patch)
-        yield
 
 
 def runs_to_find(which: ConjunctionBug, *, count_max: int = RUN_COUNT_MAX) -> int | None:

@@ -9,7 +9,6 @@ mistakes are too rare for chance and have tests of their own: a promise that is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,14 +41,13 @@ from concordant.order.replication import Append, Arrived, Bound, Outbox, Promise
 from concordant.order.replication import Kept as KeptEntries
 from concordant.sim.merging_cases import play, random_case
 from concordant.sim.merging_oracle import failure
+from tests.detection.planting import Plant, planted
 
 CASE_COUNT_MAX = 2_000
 """A bug that survives so many cases is not caught."""
 
 HEAL_US = 3_000_000
 """A case that takes longer to come to rest is stuck."""
-
-Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 @dataclass(frozen=True)
@@ -72,14 +70,6 @@ def bug(name: str, mode: str, seed: int) -> Callable[[Plant], Plant]:
         return plant
 
     return add
-
-
-@contextmanager
-def planted(which: MergingBug) -> Iterator[None]:
-    """The bug is there for as long as the context is open."""
-    with pytest.MonkeyPatch.context() as patch:
-        which.plant(patch)
-        yield
 
 
 def caught(which: MergingBug, seed: int) -> str:

@@ -7,8 +7,7 @@ updates, and entries that every passing timestamp leaves behind (harmless on for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,12 +39,12 @@ from concordant.order.sequencing.sequencer import TopicSequencer
 from concordant.order.sequencing.signing import Signer
 from concordant.order.sequencing.stamping import Stamper
 from concordant.order.sequencing.subscriber import Merge, Ready
+from tests.detection.planting import Plant, planted
 from tests.sequencing_cases import OPTIONS, Case, found_after, with_options
 
 SCHEDULE_COUNT_MAX = 3_000
 """A bug that survives so many schedules is not caught."""
 
-Plant = Callable[[pytest.MonkeyPatch], None]
 
 TOTAL = ("Total Order", "Total Order, strict")
 
@@ -70,14 +69,6 @@ def bug(name: str, case: Case, *breaks: str) -> Callable[[Plant], Plant]:
         return plant
 
     return add
-
-
-@contextmanager
-def planted(which: SequencingBug) -> Iterator[None]:
-    """The bug is there for as long as the context is open."""
-    with pytest.MonkeyPatch.context() as patch:
-        which.plant(patch)
-        yield
 
 
 def schedules_to_find(which: SequencingBug) -> int | None:

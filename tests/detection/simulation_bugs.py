@@ -7,8 +7,7 @@ that takes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,14 +29,13 @@ from concordant.sim.run import simulate
 from concordant.sim.scenario import Fault, Scenario, SubscriptionChange, Topology, Workload
 from concordant.sim.swarm import random_scenario
 from concordant.sim.world import World
+from tests.detection.planting import Plant, planted
 
 SEED_COUNT_MAX = 2_000
 """A bug that survives so many seeds is not caught."""
 
 PATTERN = "T1 then T1[2]"
 """Every second event of T1 completes a relation."""
-
-Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 @dataclass(frozen=True)
@@ -64,14 +62,6 @@ def bug(name: str, protocol: str, *breaks: str, **others: Any) -> Callable[[Plan
         return plant
 
     return add
-
-
-@contextmanager
-def planted(which: SimulationBug) -> Iterator[None]:
-    """The bug is there for as long as the context is open."""
-    with pytest.MonkeyPatch.context() as patch:
-        which.plant(patch)
-        yield
 
 
 def scenario_for(which: SimulationBug, seed: int) -> Scenario:

@@ -8,7 +8,6 @@ dynamic protocols, S of the static one (`docs/papers.md` has the list).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,11 +30,10 @@ from concordant.transact.isolated import IsolatedRouter
 from concordant.transact.messages import Decide, Mark, Performed
 from concordant.transact.shared import SharedRouter
 from concordant.transact.tags import TaggedRouter
+from tests.detection.planting import Plant, planted
 
 SCENE_COUNT_MAX = 400
 """A bug that survives so many scenes of each of its workloads is not caught."""
-
-Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 @dataclass(frozen=True)
@@ -65,14 +63,6 @@ def bug(
         return plant
 
     return add
-
-
-@contextmanager
-def planted(which: TransactionBug) -> Iterator[None]:
-    """The bug is there for as long as the context is open."""
-    with pytest.MonkeyPatch.context() as patch:
-        which.plant(patch)
-        yield
 
 
 def scenes_to_find(which: TransactionBug) -> int | None:
