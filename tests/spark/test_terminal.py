@@ -147,11 +147,35 @@ def test_ctrl_c_stops_a_stream_and_the_next_run_goes_on(spark: Any, tmp_path: Pa
 
 
 def test_ctrl_c_cancels_the_job_that_runs(spark: Any) -> None:
+    failed: list[str] = []
+
     def work(stop: Stop) -> None:
         stop.session = spark
         os.kill(os.getpid(), signal.SIGINT)  # the main thread's to hear, and it waits
-        spark.range(10**15).selectExpr("sum(id * id)").collect()
+        try:
+            spark.range(10**15).selectExpr("sum(id % 7)").collect()
+        except Exception as error:
+            failed.append(str(error))
 
     with pytest.raises(KeyboardInterrupt):
         aside(work)
+    assert len(failed) == 1 and "cancelled" in failed[0]
     assert spark.range(3).count() == 3
+
+
+def test_work_that_was_interrupted_as_it_began_has_ended_when_ctrl_c_is_raised() -> None:
+    for _ in range(20):
+        ended: list[bool] = []
+
+        def work(stop: Stop, ended: list[bool] = ended) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            while True:
+                try:
+                    stop.check()
+                except KeyboardInterrupt:
+                    ended.append(True)
+                    raise
+
+        with pytest.raises(KeyboardInterrupt):
+            aside(work)
+        assert ended

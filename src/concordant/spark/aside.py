@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 _R = TypeVar("_R")
 
 _AGAIN_SECONDS = 0.5
-"""Work that was asked to stop may begin another job: that is cancelled, too."""
+"""How long a wait lasts. An interruption that came just before a wait does not end it, so it is
+raised between two. Work that was asked to stop may begin another job: that is cancelled, too."""
 
 
 class Stop:
@@ -43,9 +44,10 @@ class Stop:
 
 def aside(work: Callable[[Stop], _R]) -> _R:
     """Do the work, given the means to hear of an interruption."""
-    stop, done = Stop(), Future[_R]()
+    stop, begun, done = Stop(), Event(), Future[_R]()
 
     def run() -> None:
+        begun.wait()
         try:
             done.set_result(work(stop))
         except BaseException as error:  # told to whoever waits, whatever it is
@@ -53,6 +55,9 @@ def aside(work: Callable[[Stop], _R]) -> _R:
 
     Thread(target=run, name="work on Spark", daemon=True).start()
     try:
+        begun.set()  # from here on an interruption is heard; one before it finds nothing begun
+        while wait([done], timeout=_AGAIN_SECONDS).not_done:
+            pass
         return done.result()
     except KeyboardInterrupt:
         stop.ask()
