@@ -16,7 +16,7 @@ from concordant.errors import UsageError
 from concordant.model.kind import Kind
 from concordant.model.subscription import Policy
 from concordant.spark import correlate, explain
-from concordant.spark.correlate import ask
+from concordant.spark.correlate import ask, by_slot, relations
 from concordant.spark.session import explained
 from tests.buckets import kernel_summaries, ordered
 from tests.campaign.compare import case_of
@@ -109,6 +109,38 @@ def test_rows_that_cannot_be_events_are_told_alike(spark: Any, tmp_path: Path) -
     with pytest.raises(PySparkException) as raised:
         correlate(written, "A then B", scan="worker").collect()
     assert "a row cannot be an event" in str(explained(raised.value))
+
+
+@pytest.mark.parametrize("ids", [("own", "other", None, ""), ("own",), (None,)], ids=str)
+def test_slots_and_given_ids_are_the_same_whoever_makes_them(
+    spark: Any, tmp_path: Path, ids: tuple[str | None, ...]
+) -> None:
+    rng = Random(5)
+    rows: list[tuple[Any, ...]] = []
+    given: dict[str, str] = {}
+    for number in range(300):
+        kind = rng.choice(ids)
+        id = {"own": f"x:{number}", "other": f"given {number}"}.get(str(kind), kind)
+        given[f"x:{number}"] = id or f"x:{number}"
+        rows.append((rng.choice("ABC"), "x", number, number, id, rng.randrange(4)))
+    frame = spark.createDataFrame(rows, f"{_SCHEMA}, id string, k bigint")
+    pq.write_table(frame.toArrow(), tmp_path / "rows.parquet", row_group_size=70)
+    written = spark.read.parquet(str(tmp_path / "rows.parquet"))
+    question = "A and B or A[1] and A[2] and C partition by k"
+    asked = ask(written, question)
+    ways = {
+        "workers": correlate(written, question, scan="worker"),
+        "Spark": correlate(written, question, scan="jvm"),
+        "slots by Spark": by_slot(relations(asked.answers("jvm")), asked.job),
+    }
+    found = {way: one.toArrow() for way, one in ways.items()}
+    lists = {way: sorted(table.to_pylist(), key=str) for way, table in found.items()}
+    assert lists["workers"] == lists["Spark"] == lists["slots by Spark"]
+    assert len({str(table.schema.remove_metadata()) for table in found.values()}) == 1
+    slots = [row[slot] for row in lists["Spark"] for slot in ("A_1", "A_2", "B", "C")]
+    events = [event for event in slots if event is not None]
+    assert len(events) > 100 and len(events) < len(slots)
+    assert all(event["id"] == given[f"{event['source']}:{event['seq']}"] for event in events)
 
 
 def test_times_of_every_type_are_the_same_instants(spark: Any, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from concordant.model.event import Event, OrderKey
 from concordant.model.kind import Kind
 from concordant.model.relation import Relation
 from concordant.model.subscription import Subscription
-from concordant.spark.correlate import ask, relations
+from concordant.spark.correlate import ask
 from concordant.spark.relations import key_and_ordinal
 from concordant.spark.scan import Scan, answers_of, spooled
 
@@ -49,15 +49,15 @@ def relations_on(
         name: session.createDataFrame([], from_arrow_schema(_plain(table.slice(0, 0)).schema))
         for name, table in tables.items()
     }
-    asked = ask(schemas, subscriptions, question=question)
+    asked = ask(schemas, subscriptions, question=question).shaped("relations")
     with TemporaryDirectory(prefix="concordant-") as folder:
         scan = spooled(asked.inputs, list(tables.values()), folder, asked.job)
         if isinstance(scan, Scan):
-            yield relations(answers_of(scan, asked.job))
+            yield answers_of(scan, asked.job)
         else:
             frames = {name: session.createDataFrame(_plain(one)) for name, one in tables.items()}
-            asked = ask(frames, subscriptions, question=question)
-            yield relations(asked.answers("jvm"))
+            asked = ask(frames, subscriptions, question=question).shaped("relations")
+            yield asked.answers("jvm")
 
 
 def _place(row: dict[str, Any]) -> tuple[Any, ...]:

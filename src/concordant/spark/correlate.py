@@ -8,7 +8,7 @@ be wrong is refused here, in the words of `concordant.local`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -18,10 +18,8 @@ from concordant.errors import UsageError
 from concordant.files.part import Names
 from concordant.files.subscriptions import Question, checked_question, read_subscriptions
 from concordant.model.emission import emitters
-from concordant.model.expression import Slot
-from concordant.model.kind import Kind
 from concordant.spark import batch, state_store
-from concordant.spark.job import OWN_FIELDS, Job, make_job
+from concordant.spark.job import Job, Shape, SlotColumn, make_job
 from concordant.spark.normalise import travelling
 from concordant.spark.release import Release, duration_us, release_of
 from concordant.spark.scan import Scan, scan_of
@@ -42,6 +40,10 @@ class Asked:
     job: Job
     inputs: tuple[Input, ...]
     progress: str | None = None
+
+    def shaped(self, shape: Shape) -> Asked:
+        """The same question, with its answers in another shape."""
+        return replace(self, job=replace(self.job, shape=shape))
 
     def rows(self) -> DataFrame:
         """The rows that travel."""
@@ -113,12 +115,12 @@ def correlate(
         topic=topic,
         **columns,
     )
+    asked = asked.shaped("slots" if asked.job.slots else "relations")
     if mode is None:
-        return by_slot(relations(asked.answers(scan)), asked.job)
+        return asked.answers(scan)
     session = asked.inputs[0].frame.sparkSession
     session.conf.set(state_store.PROVIDER, state_store.ROCKSDB)
-    answers = state_store.answers_of(asked.rows(), asked.job, mode, bucket_count)
-    return by_slot(relations(answers), asked.job)
+    return state_store.answers_of(asked.rows(), asked.job, mode, bucket_count)
 
 
 def explain(events: Events, subscriptions: Question, *, scan: str = "auto", **options: Any) -> str:
@@ -224,43 +226,24 @@ def relations(answers: DataFrame) -> DataFrame:
 
 def by_slot(found: DataFrame, job: Job) -> DataFrame:
     """Relations with a column per slot instead of the array, where there is one question."""
-    if len(job.subscriptions) - len(job.muted) > 1:
+    if not job.slots:
         return found
-    plan = job.whole_plan.subscriptions[0]
-    places: dict[Slot, dict[int, int]] = {}
-    for conjunction in plan.conjunctions:
-        for place, slot in enumerate(conjunction.whole.slots):
-            places.setdefault(slot, {})[conjunction.number] = place
-    columns = [_slot(job, slot, places[slot], len(plan.conjunctions)) for slot in sorted(places)]
-    return found.select("*", *columns).drop("events")
+    return found.select("*", *map(_column, job.slots)).drop("events")
 
 
-def slot_name(slot: Slot, slots: Sequence[Slot]) -> str:
-    """The column of a slot: its topic, numbered where the topic has several."""
-    several = any(other.topic == slot.topic and other != slot for other in slots)
-    return f"{slot.topic}_{slot.instance}" if several else slot.topic
-
-
-def _slot(job: Job, slot: Slot, places: Mapping[int, int], count: int) -> Column:
-    plan = job.whole_plan.subscriptions[0]
-    slots = [slot for one in plan.conjunctions for slot in one.whole.slots]
-    kinds = job.whole_plan.schemas[slot.topic].attributes
+def _column(slot: SlotColumn) -> Column:
     event: Column | None = None
-    for number, place in places.items():
+    for number, place in slot.places.items():
         one = F.get(F.col("events"), F.lit(place))
-        if len(places) == count and len(set(places.values())) == 1:
+        if slot.everywhere and len(set(slot.places.values())) == 1:
             event = one
         elif event is None:
             event = F.when(F.col("conjunction") == number, one)
         else:
             event = event.when(F.col("conjunction") == number, one)
     assert event is not None
-    shown = [event[name].alias(name) for name in OWN_FIELDS]
-    for field, (name, kind) in job.fields:
-        if kinds.get(name, Kind.NULL) is kind:
-            shown.append(event[field].alias(name))
-    whole = F.when(event.isNotNull(), F.struct(*shown))
-    return whole.alias(slot_name(slot, slots))
+    shown = [event[field].alias(name) for name, field in slot.fields]
+    return F.when(event.isNotNull(), F.struct(*shown)).alias(slot.name)
 
 
 def _inputs(events: Events, names: Names, topic: str | None) -> list[Input]:

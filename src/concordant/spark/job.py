@@ -11,12 +11,13 @@ import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from concordant.correlate.plan import Plan, compile_plan
 from concordant.errors import UsageError
 from concordant.language.kinds import unknown_attribute
 from concordant.model.emission import emitters
-from concordant.model.expression import attributes_of
+from concordant.model.expression import Slot, attributes_of
 from concordant.model.kind import RESERVED, Kind
 from concordant.model.predicate import Comparison
 from concordant.model.subscription import Subscription
@@ -28,6 +29,23 @@ Wanted = tuple[str, Kind]
 
 OWN_FIELDS = ("id", "topic", "source", "seq", "time")
 """What is shown of every event of a relation, beside its attributes."""
+
+Shape = Literal["answers", "relations", "slots"]
+"""What tasks give: relations among rows that tell other things, relations alone, or relations with
+a struct per slot in place of the array of their events."""
+
+
+@dataclass(frozen=True)
+class SlotColumn:
+    """The column of a slot in the relations of one subscription."""
+
+    name: str
+    places: Mapping[int, int]
+    """Where its event is among those of a relation, by the number of the conjunction."""
+    everywhere: bool
+    """Do all conjunctions have it?"""
+    fields: tuple[tuple[str, str], ...]
+    """What is shown of it, and the field of an event that has it."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +67,7 @@ class Job:
     """An id that comes again within this time is set aside; 0: ids are not compared."""
     muted: frozenset[str] = frozenset()
     """Subscriptions that nobody wants any more, but whose kernel others still live in."""
+    shape: Shape = "answers"
 
     @cached_property
     def columns(self) -> tuple[Wanted, ...]:
@@ -76,6 +95,36 @@ class Job:
         return compile_plan(self.subscriptions, schemas((*self.topics, *self.derived)))
 
     @cached_property
+    def slots(self) -> tuple[SlotColumn, ...]:
+        """A column per slot, where there is one question; else none."""
+        if len(self.subscriptions) - len(self.muted) > 1:
+            return ()
+        plan = self.whole_plan.subscriptions[0]
+        places: dict[Slot, dict[int, int]] = {}
+        for conjunction in plan.conjunctions:
+            for place, slot in enumerate(conjunction.whole.slots):
+                places.setdefault(slot, {})[conjunction.number] = place
+        return tuple(
+            SlotColumn(
+                _column_name(slot, list(places)),
+                found,
+                len(found) == len(plan.conjunctions),
+                self._slot_fields(slot),
+            )
+            for slot, found in sorted(places.items())
+        )
+
+    def _slot_fields(self, slot: Slot) -> tuple[tuple[str, str], ...]:
+        kinds = self.whole_plan.schemas[slot.topic].attributes
+        own = [(name, name) for name in OWN_FIELDS]
+        own += [
+            (name, field)
+            for field, (name, kind) in self.fields
+            if kinds.get(name, Kind.NULL) is kind
+        ]
+        return tuple(own)
+
+    @cached_property
     def ranks(self) -> Mapping[str, int]:
         """Each subscription's place in the order of delivery."""
         return {one.name: index for index, one in enumerate(self.whole_plan.subscriptions)}
@@ -100,7 +149,7 @@ class Job:
     @cached_property
     def packed(self) -> bytes:
         """The job as bytes, plans included, so that no worker has to work them out again."""
-        _ = self.plans, self.ranks
+        _ = self.plans, self.ranks, self.slots
         return pickle.dumps(self)
 
     @cached_property
@@ -171,6 +220,12 @@ def make_job(
         unique_us,
         frozenset(muted),
     )
+
+
+def _column_name(slot: Slot, slots: Sequence[Slot]) -> str:
+    """Its topic, numbered where the topic has several."""
+    several = any(other.topic == slot.topic and other != slot for other in slots)
+    return f"{slot.topic}_{slot.instance}" if several else slot.topic
 
 
 def _check_shown(

@@ -64,9 +64,7 @@ def _one(given: Input, job: Job, progress: str | None) -> DataFrame:
         F.when(source != "", source).alias(SOURCE),
         fields[SEQ].column.cast("bigint").alias(SEQ),
         fields[TIME].instant().alias(TIME),
-        (fields[ID].column.cast("string") if ID in fields else F.lit(None).cast("string")).alias(
-            ID
-        ),
+        _given_id(given, source).alias(ID),
     ]
     for name, kind in job.columns:
         columns.append(_attribute(given, job, name, kind).alias(attribute_column(name, kind)))
@@ -76,6 +74,14 @@ def _one(given: Input, job: Job, progress: str | None) -> DataFrame:
         return frame.filter(wanted[0]).select(F.lit(0).alias(SET), "*")
     numbers = F.array(*(F.when(column, F.lit(index)) for index, column in enumerate(wanted)))
     return frame.select(F.explode(F.array_compact(numbers)).alias(SET), "*")
+
+
+def _given_id(given: Input, source: Column) -> Column:
+    """An id that is `source:seq` anyway need not travel."""
+    if ID not in given.reserved:
+        return F.lit(None).cast("string")
+    own = F.concat(source, F.lit(":"), given.reserved[SEQ].column.cast("bigint").cast("string"))
+    return F.nullif(given.reserved[ID].column.cast("string"), own)
 
 
 def _topic_code(given: Input, job: Job, progress: str | None) -> Column:

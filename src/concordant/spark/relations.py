@@ -29,6 +29,12 @@ INSTANT = pa.timestamp("us", "UTC")
 TIE = pa.struct([("source", pa.string()), ("seq", pa.int64()), ("rank", pa.list_(pa.int32()))])
 """What orders relations of the same instant: the completing event, then the order of delivery."""
 
+_ASIDE = (("what", pa.string()), ("reason", pa.string()))
+"""What a row is that is no relation: bad, late, repeated; counts. Null for relations."""
+
+_SPARSE = 16
+"""Rows kept per row used, beyond which the used ones are sorted instead of marked."""
+
 _TYPES = {
     Kind.BOOL: pa.bool_(),
     Kind.INT: pa.int64(),
@@ -53,11 +59,19 @@ def event_type(job: Job) -> Any:
 
 
 def answer_schema(job: Job) -> Any:
-    """The schema of everything that a step gives."""
+    """The schema of everything that a step gives, in the shape that is wanted."""
+    event = event_type(job)
+    kinds = {one.name: one.type for one in event}
+    if job.shape == "slots":
+        shown = [
+            (slot.name, pa.struct([(name, kinds[field]) for name, field in slot.fields]))
+            for slot in job.slots
+        ]
+    else:
+        shown = [("events", pa.list_(event))]
     return pa.schema(
         [
-            ("what", pa.string()),  # null for relations; bad, late, repeated; counts
-            ("reason", pa.string()),
+            *(_ASIDE if job.shape == "answers" else ()),
             ("subscription", pa.string()),
             ("conjunction", pa.int32()),
             ("key", pa.list_(pa.string())),
@@ -65,7 +79,7 @@ def answer_schema(job: Job) -> Any:
             ("id", pa.string()),
             ("at", INSTANT),
             ("tie", TIE),
-            ("events", pa.list_(event_type(job))),
+            *shown,
         ]
     )
 
@@ -87,6 +101,8 @@ def found_table(job: Job, found: Found) -> Any:
 
 def rejected_table(job: Job, rejected: Sequence[Rejected]) -> Any:
     """Rows that were set aside, each with its one event as far as it is known."""
+    if job.shape != "answers":
+        return answer_schema(job).empty_table()
     rows = [
         {
             "what": one.what,
@@ -115,6 +131,8 @@ def key_and_ordinal(row: Any) -> tuple[str, int]:
 
 def told(job: Job, what: str, value: Any) -> Any:
     """One row that carries a value as JSON, beside relations."""
+    if job.shape != "answers":
+        return answer_schema(job).empty_table()
     text = msgspec.json.encode(value).decode()
     return pa.Table.from_pylist([{"what": what, "reason": text}], answer_schema(job))
 
@@ -122,7 +140,7 @@ def told(job: Job, what: str, value: Any) -> Any:
 def _stage_table(job: Job, found: Found, stage: int, paths: _Paths | None) -> Any:
     records = found.stages[stage]
     count, listed = len(records), len(records.events)
-    wanted, place = np.unique(np.concatenate([records.events, records.row]), return_inverse=True)
+    wanted, place = _used(np.concatenate([records.events, records.row]), records.rows.count)
     events = records.rows.keep(wanted).batches()[0]
     completing = events.take(place[listed:])
     base = found.base.take(records.at - found.base_position)
@@ -131,18 +149,25 @@ def _stage_table(job: Job, found: Found, stage: int, paths: _Paths | None) -> An
     tie = pa.StructArray.from_arrays(
         [array_of(base.source), pa.array(base.seq), rank], fields=list(TIE)
     )
-    shown = _events(job, events).take(pa.array(place[:listed]))
+    known = _events(job, events)
+    if job.shape == "slots":
+        shown = _slots(job, known, columns[1].to_numpy(), records.start[:-1], place[:listed])
+    else:
+        starts = pa.array(records.start, pa.int32())
+        shown = [pa.ListArray.from_arrays(starts, known.take(pa.array(place[:listed])))]
+    aside = [pa.nulls(count, kind) for _, kind in _ASIDE] if job.shape == "answers" else []
     return pa.table(
-        [
-            pa.nulls(count, pa.string()),
-            pa.nulls(count, pa.string()),
-            *columns,
-            pa.array(base.time, INSTANT),
-            tie,
-            pa.ListArray.from_arrays(pa.array(records.start, pa.int32()), shown),
-        ],
-        schema=answer_schema(job),
+        [*aside, *columns, pa.array(base.time, INSTANT), tie, *shown], schema=answer_schema(job)
     )
+
+
+def _used(rows: Array, count: int) -> tuple[Array, Array]:
+    """The rows that occur, ascending, and where each of those given is among them."""
+    if count > _SPARSE * len(rows):
+        return np.unique(rows, return_inverse=True)
+    used = np.zeros(count, np.bool_)
+    used[rows] = True
+    return np.flatnonzero(used), (np.cumsum(used) - 1)[rows]
 
 
 def _events(job: Job, batch: Batch) -> Any:
@@ -158,6 +183,22 @@ def _events(job: Job, batch: Batch) -> Any:
         column = batch.attributes.get((name, kind))
         arrays.append(pa.nulls(len(batch), _TYPES[kind]) if column is None else array_of(column))
     return pa.StructArray.from_arrays(arrays, fields=list(event_type(job)))
+
+
+def _slots(job: Job, events: Any, conjunction: Array, start: Array, place: Array) -> list[Any]:
+    """The events of relations, a column for each slot; nulls where a conjunction has it not."""
+    columns = []
+    for slot in job.slots:
+        where = np.full(len(start), -1)
+        for number, at in slot.places.items():
+            mine = conjunction == number
+            where[mine] = place[start[mine] + at]
+        absent = None if slot.everywhere else pa.array(where < 0)
+        taken = pa.array(where, mask=None if slot.everywhere else where < 0)
+        fields = [events.field(field).take(taken) for _, field in slot.fields]
+        names = [name for name, _ in slot.fields]
+        columns.append(pa.StructArray.from_arrays(fields, names=names, mask=absent))
+    return columns
 
 
 # --- who a relation is ----------------------------------------------------------------------------
@@ -241,7 +282,8 @@ def _distinct(batch: Batch, name: str, kind: Kind) -> tuple[list[Value], Array]:
     if column.kind is Kind.FLOAT:  # NaN is no value, and the two zeros are one
         valid = valid & ~np.isnan(values)
         values = np.where(valid, values, 0.0) + 0.0
-    found, codes = np.unique(values, return_inverse=True)
+    encoded = pa.array(values).dictionary_encode()
+    found, codes = encoded.dictionary.to_numpy(zero_copy_only=False), encoded.indices.to_numpy()
     listed: list[Value] = found.tolist()
     if column.kind is Kind.STRING:
         listed = [column.dictionary[code] if code >= 0 else None for code in found]

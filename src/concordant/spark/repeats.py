@@ -60,6 +60,8 @@ class Seen:
 
 def event_ids(batch: Batch) -> Any:
     """The ids of events as an Arrow array: the given ones, else source and seq."""
+    if batch.ids is not None and batch.ids.valid is None:
+        return array_of(batch.ids)
     own = pa.array(batch.seq).cast(pa.string())
     ids = pc.binary_join_element_wise(array_of(batch.source), own, ":")
     return ids if batch.ids is None else pc.coalesce(array_of(batch.ids), ids)

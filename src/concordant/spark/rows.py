@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from concordant.correlate.columns import Array, Batch, Column
 from concordant.files.arrow import texts_of, valid_of
@@ -101,6 +102,19 @@ def batch_of(job: Job, table: Any) -> tuple[Batch, list[Rejected]]:
         None if ids.null_count == len(ids) else blank_is_null(texts_of(ids)),
     )
     return batch, rejected
+
+
+def without_own_ids(table: Any) -> Any:
+    """Travelling rows; ids that are `source:seq` anyway need not travel."""
+    ids = table.column(ID)
+    if not len(ids) or ids[0].as_py() != f"{table.column(SOURCE)[0]}:{table.column(SEQ)[0]}":
+        return table  # somebody gave ids of another kind
+    source, seq = (table.column(name).cast(pa.string()) for name in (SOURCE, SEQ))
+    own = pc.equal(ids, pc.binary_join_element_wise(source, seq, ":"))
+    kept = pa.nulls(len(ids), pa.string())
+    if not pc.all(own).as_py():
+        kept = pc.if_else(own, None, ids)
+    return table.set_column(table.schema.get_field_index(ID), ID, kept)
 
 
 def _column(kind: Kind, values: Any) -> Column:

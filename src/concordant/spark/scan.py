@@ -37,6 +37,7 @@ from concordant.spark.rows import (
     TOPIC,
     attribute_column,
     row_schema,
+    without_own_ids,
 )
 from concordant.spark.schema import Field, Input
 from concordant.spark.step import Bucket, counted, in_total_order
@@ -52,6 +53,7 @@ FILE_COUNT_MAX = 1_000
 """Files whose footers are read before the job starts."""
 
 _CHUNK = 1 << 18
+_PIECE = 1 << 16
 
 _CODED = pa.dictionary(pa.int32(), pa.string())
 _DICTIONARY_MAX = _CHUNK // 8
@@ -86,6 +88,17 @@ class Files:
     """Roles and their columns."""
     attributes: tuple[tuple[str, Kind], ...]
     """Columns of attributes that travel, with their kinds."""
+
+    @property
+    def columns(self) -> list[str]:
+        """What is read, each once."""
+        names = [*(name for _, name in self.reserved), *(name for name, _ in self.attributes)]
+        return list(dict.fromkeys(names))
+
+    @property
+    def id(self) -> str:
+        """The column of ids, if there is one."""
+        return dict(self.reserved).get(ID, "")
 
 
 @dataclass(frozen=True)
@@ -176,13 +189,13 @@ def rows_of(inputs: Sequence[Files], number: int, task_count: int, job: Job) -> 
     schema = _scanned_schema(job)
     found = [schema.empty_table()]
     for one in inputs:
-        for path in one.paths:
-            rows = _travelling(one, path, job)
+        pieces = (piece for path in one.paths for piece in _pieces(path, one.columns, one.id))
+        for rows in (_travelling(one, piece, job) for piece in pieces):
             for index, subscriptions in enumerate(job.sets):
                 mine = _wanted(rows, subscriptions, job)
                 owner = _hashed(rows, subscriptions, job) + np.uint64(index)
                 mine &= owner % np.uint64(task_count) == number
-                kept = rows.filter(pa.array(mine))
+                kept = without_own_ids(rows.filter(pa.array(mine)))
                 chosen = pa.array(np.full(kept.num_rows, index, np.int32))
                 found.append(kept.add_column(0, SET, chosen).cast(schema))
     return _without_long_dictionaries(pa.concat_tables(found).unify_dictionaries())
@@ -279,26 +292,35 @@ def _fields(given: Input, files: Files) -> list[Field]:
 # --- rows of a file -------------------------------------------------------------------------------
 
 
-def _travelling(given: Files, path: str, job: Job) -> Any:
-    """All rows of a file, in the columns in which they travel; the set is still missing."""
+def _pieces(path: str, columns: list[str], ids: str) -> Iterator[Any]:
+    """The rows of a file, in pieces whose columns stay near the processor; texts may be codes."""
+    if path.endswith(_SPOOL):
+        yield pa.ipc.open_file(pa.memory_map(path)).read_all().select(columns)
+        return
+    with pq.ParquetFile(path) as file:
+        types = {one.name: one.type for one in file.schema_arrow}
+    texts = [one for one in columns if one != ids and types.get(one) in _TYPES["string"]]
+    with pq.ParquetFile(path, read_dictionary=texts) as file:
+        for piece in file.iter_batches(_PIECE, columns=columns, use_threads=False):
+            yield pa.table(piece).select(columns)
+
+
+def _travelling(given: Files, table: Any, job: Job) -> Any:
+    """Rows of a file in the columns in which they travel; the set is still missing."""
     reserved = dict(given.reserved)
-    names = dict.fromkeys([*reserved.values(), *(name for name, _ in given.attributes)])
-    table = _read(path, list(names))
     count = table.num_rows
-
-    def text(role: str) -> Any:
-        return _plain(table.column(reserved[role])).cast(pa.string())
-
     if SOURCE in reserved:
         source = _coded(table.column(reserved[SOURCE]), blank_is_null=True)
     else:
         source = _constant(given.name, pa.string(), count).dictionary_encode()
     columns = {
-        TOPIC: _codes(text(TOPIC) if TOPIC in reserved else given.topic, job, count),
+        TOPIC: _codes(
+            table.column(reserved[TOPIC]) if TOPIC in reserved else given.topic, job, count
+        ),
         SOURCE: source,
         SEQ: table.column(reserved[SEQ]).cast(pa.int64()),
         TIME: _instants(table.column(reserved[TIME])),
-        ID: text(ID) if ID in reserved else pa.nulls(count, pa.string()),
+        ID: _texts(table.column(given.id)) if given.id else pa.nulls(count, pa.string()),
     }
     schema = _scanned_schema(job)
     for name, kind in job.columns:
@@ -314,14 +336,12 @@ def _travelling(given: Files, path: str, job: Job) -> Any:
     return pa.table(columns)
 
 
-def _read(path: str, columns: list[str]) -> Any:
-    if path.endswith(_SPOOL):
-        return pa.ipc.open_file(pa.memory_map(path)).read_all().select(columns)
-    return pq.read_table(path, columns=columns, use_threads=False, partitioning=None)
-
-
 def _plain(values: Any) -> Any:
     return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+
+
+def _texts(values: Any) -> Any:
+    return _plain(values).cast(pa.string())
 
 
 def _coded(values: Any, *, blank_is_null: bool = False) -> Any:
@@ -332,7 +352,7 @@ def _coded(values: Any, *, blank_is_null: bool = False) -> Any:
         known = chunk.dictionary
         blank = blank_is_null and pc.index(known, pa.scalar("", known.type)).as_py() >= 0
         if blank or known.null_count or len(known.unique()) < len(known):
-            texts = _plain(values).cast(pa.string())
+            texts = _texts(values)
             if blank_is_null:
                 texts = pc.if_else(pc.equal(texts, ""), None, texts)
             return texts.dictionary_encode()
@@ -359,6 +379,10 @@ def _codes(topics: Any, job: Job, count: int) -> Any:
     if isinstance(topics, str):
         code = pc.index(known, topics).as_py()
         return _constant(code if code >= 0 else unknown, pa.int32(), count)
+    if pa.types.is_dictionary(topics.type):
+        chunks = [_codes(c.dictionary, job, count).take(c.indices) for c in topics.chunks]
+        return pa.chunked_array(chunks, pa.int32())
+    topics = topics.cast(pa.string())
     codes = pc.fill_null(pc.index_in(topics, value_set=known), unknown)
     missing = pc.or_kleene(pc.is_null(topics), pc.equal(topics, ""))
     return pc.if_else(missing, None, codes)
@@ -402,7 +426,7 @@ def _mixed(values: Any) -> Array:
         numbers = values.fill_null(0.0).to_numpy() + 0.0
         words = np.where(np.isnan(numbers), 0.0, numbers).view(np.uint64)
     else:
-        words = values.cast(pa.int64()).fill_null(0).to_numpy().astype(np.uint64)
+        words = values.cast(pa.int64()).fill_null(0).to_numpy().view(np.uint64)
     words = words ^ (words >> np.uint64(32))
     words = words * np.uint64(0x9E3779B97F4A7C15)
     mixed: Array = words ^ (words >> np.uint64(29))
