@@ -21,7 +21,7 @@ import msgspec
 
 from concordant.errors import PeerError
 
-VERSION = 2
+VERSION = 3
 FRAME_BYTES_MAX = 1 << 24
 """A longer frame is refused before it is read."""
 PAYLOADS_BYTES_MAX = 1 << 18

@@ -241,7 +241,7 @@ def _merging(level: str, name: str) -> Strategy:
         patterns=client,
         parts=lambda setting: (Part("host", host, everywhere=True),),
         replaces=True,
-        messages=(Numbered, *MERGING_MESSAGES, *replication.MESSAGES),
+        messages=(*MERGING_MESSAGES, *replication.MESSAGES),
         records=(*_CLIENT_RECORDS, *MERGING_RECORDS, *replication.RECORDS),
     )
 

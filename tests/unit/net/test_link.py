@@ -194,7 +194,7 @@ def test_a_restarted_sender_begins_anew() -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"version": 9}, "version 9 of the protocol, and this is version 2"),
+        ({"version": 9}, "version 9 of the protocol, and this is version 3"),
         ({"cluster": "other"}, "it belongs to the cluster 'other'"),
         ({"token": "guess"}, "does not know the cluster's token"),
         ({"node": "a"}, "it has the name of this node"),

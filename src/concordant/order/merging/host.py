@@ -9,7 +9,6 @@ large. The host knows who hosts what (`overlay`), and nothing of subscriptions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 
 import msgspec
 
@@ -31,6 +30,7 @@ from concordant.order.merging.messages import (
     Elsewhere,
     Ended,
     Link,
+    Offer,
     Pull,
     Reached,
     Recut,
@@ -40,15 +40,13 @@ from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.overlay import SIDES, hosts_of, name_of, signature_named
 from concordant.order.merging.part import Part, encode
 from concordant.order.replication import Outbox, Replica
-from concordant.order.streams import Numbered, Stream
 
 _WORK = "work"
 _TICK = "tick"
 
 _CONTROLS = (Attach, Borrow, Link, Detach, Complete, Recut, Advance)
 _KNOWN = frozenset(
-    {*replication.MESSAGES, *_CONTROLS}
-    | {Numbered, Pull, Batch, Ended, Reached, Suspected, Trusted}
+    {*replication.MESSAGES, *_CONTROLS} | {Offer, Pull, Batch, Ended, Reached, Suspected, Trusted}
 )
 
 
@@ -83,12 +81,8 @@ class MergerHost:
         cause = given.cause
         if isinstance(given, Received):
             self._check(given.messages)
-            for offered, run in groupby(given.messages, _stream_of):
-                if offered is not None:
-                    self._offered(now, given.source, offered[1], list(run))  # type: ignore[arg-type]
-                    continue
-                for message in run:
-                    self._receive(now, given.source, message)
+            for message in given.messages:
+                self._receive(now, given.source, message)
         elif isinstance(given, TimerFired):
             for name in given.names:
                 if name == _TICK:
@@ -132,14 +126,11 @@ class MergerHost:
     def _check(self, messages: tuple[Message, ...]) -> None:
         """Refuse a batch before anything has changed."""
         new: dict[str, bool] = {}
-        stream = None
         for message in messages:
             if type(message) not in _KNOWN:
                 raise PeerError(f"a host of mergers was sent a {type(message).__name__}")
-            if isinstance(message, Numbered):
-                if message.stream is stream:  # as the one before
-                    continue
-                stream = message.stream
+            if isinstance(message, Offer) and any(e.topic != message.topic for e in message.events):
+                raise PeerError(f"the root of {message.topic!r} was offered another topic's events")
             if not isinstance(message, Suspected | Trusted):
                 name = _merger_of(message)
                 if isinstance(message, Batch):
@@ -206,6 +197,11 @@ class MergerHost:
         self._state.dirty[name] = True
         if isinstance(message, Pull):
             part.pulled(now, source, message)
+        elif isinstance(message, Offer):
+            if part.replica.leading:
+                part.offer(source, message.n, message.events, self._options)
+            else:
+                part.astray[source] = True
         elif isinstance(message, Batch):
             part.take_in(now, SIDES.index(_side_of(message)), message)
         elif isinstance(message, Ended):
@@ -225,18 +221,6 @@ class MergerHost:
             if source in replicas:
                 part.replica.receive(now, replicas.index(source), message, self._outbox(name))
                 part.turned(now, self._options)
-
-    def _offered(self, now: Instant, source: str, topic: str, offered: list[Numbered]) -> None:
-        """Events of a publisher, in runs of successive numbers."""
-        name = name_of((topic,))
-        part = self._part(now, name)
-        self._state.dirty[name] = True
-        if part.replica.leading:
-            for _, group in groupby(enumerate(offered), lambda one: one[1].n - one[0]):
-                run = [one for _, one in group]
-                part.offer(source, run[0].n, [one.event for one in run], self._options)
-        else:
-            part.astray[source] = True
 
     def _doubt(self, now: Instant, message: Suspected | Trusted) -> None:
         if isinstance(message, Suspected):
@@ -352,18 +336,13 @@ class MergerHost:
 
 def _merger_of(message: Message) -> str:
     """The merger that a message is for: of a batch, the child that asked for it."""
-    if isinstance(message, Numbered):
-        return name_of((message.stream[1],))
+    if isinstance(message, Offer):
+        return name_of((message.topic,))
     if isinstance(message, Batch | Ended):
         return message.consumer.rpartition(" ")[0]
     name = message.merger if isinstance(message, _ADDRESSED) else message.log  # type: ignore[attr-defined]
     assert isinstance(name, str)
     return name
-
-
-def _stream_of(message: Message) -> Stream | None:
-    """The stream that an event is numbered in; None for other messages."""
-    return message.stream if isinstance(message, Numbered) else None
 
 
 def _side_of(batch: Batch) -> str:

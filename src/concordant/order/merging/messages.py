@@ -287,6 +287,14 @@ def check(batch: Batch) -> None:
 # --- publishers -----------------------------------------------------------------------------------
 
 
+class Offer(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Events of a publisher for the root of their topic, numbered from `n`."""
+
+    topic: str
+    n: int
+    events: tuple[Event, ...]
+
+
 class Accepted(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The root has this publisher's events up to this number for good."""
 
@@ -314,6 +322,6 @@ class Reached(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 MESSAGES = (
     *(Attach, Borrow, Link, Detach, Complete, Recut, Advance),
-    *(Pull, Batch, Ended, Queues, Accepted, Elsewhere, Reached),
+    *(Pull, Batch, Ended, Queues, Offer, Accepted, Elsewhere, Reached),
 )
-"""Beside numbered events and the messages of replicated logs."""
+"""Beside the messages of replicated logs."""

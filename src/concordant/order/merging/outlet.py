@@ -14,8 +14,8 @@ import msgspec
 
 from concordant.machine.instant import Instant
 from concordant.model.event import Event
+from concordant.order.merging.messages import Offer
 from concordant.order.merging.options import MergingOptions
-from concordant.order.streams import Numbered
 
 
 class Outlet(msgspec.Struct):
@@ -34,10 +34,9 @@ class Outlet(msgspec.Struct):
     redirected: bool = False
     """It was sent elsewhere since it repeated last: two that name each other are not believed."""
 
-    def add(self, event: Event) -> int:
+    def add(self, event: Event) -> None:
         self.last += 1
         self.waiting[self.last] = event
-        return self.last
 
     def accepted(self, n: int) -> bool:
         """The root has everything up to a number; True if that is news."""
@@ -57,19 +56,21 @@ class Outlet(msgspec.Struct):
         """The one that was asked does not answer."""
         self.replica, self.redirected = (self.replica + 1) % count, False
 
-    def again(self, stream: tuple[str, str], options: MergingOptions) -> tuple[Numbered, ...]:
+    def again(self, topic: str, options: MergingOptions) -> Offer | None:
         """The oldest that are not accepted."""
         self.sent, self.paced = self._accepted_count, True
-        return self.more(stream, options)
+        return self.more(topic, options)
 
-    def more(self, stream: tuple[str, str], options: MergingOptions) -> tuple[Numbered, ...]:
-        """What may be sent now."""
+    def more(self, topic: str, options: MergingOptions) -> Offer | None:
+        """What may be sent now, if anything."""
         known, end = self._accepted_count, self.last
         if self.paced:
             end = min(end, known + options.batch_count_max)
         first, self.sent = max(self.sent, known) + 1, max(self.sent, end)
         self.paced = self.paced and self.sent < self.last
-        return tuple(Numbered(stream, n, self.waiting[n]) for n in range(first, end + 1))
+        if first > end:
+            return None
+        return Offer(topic, first, tuple(map(self.waiting.__getitem__, range(first, end + 1))))
 
     @property
     def _accepted_count(self) -> int:

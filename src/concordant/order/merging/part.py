@@ -67,6 +67,8 @@ class Part(msgspec.Struct):
     """Commands of consumers that are to be logged, each once."""
     logged: dict[bytes, bool] = {}
     """Commands of consumers that are in the log and not applied yet."""
+    fresh: dict[bytes, Put | Take] = {}
+    """Entries that this replica has written itself and not applied yet, as they were before."""
     unaccepted: dict[str, int] = {}
     """Publishers that are to hear how far their events are accepted, and what they were told."""
     astray: dict[str, bool] = {}
@@ -107,7 +109,8 @@ class Part(msgspec.Struct):
             self.readers.news = True
         entries = replica.committed(self.applied)
         for entry in entries:
-            self.core.apply(_commands.decode(entry))
+            made = entry in self.fresh
+            self.core.apply(self.fresh.pop(entry) if made else _commands.decode(entry))
             if self.logged:
                 self.logged.pop(entry, None)
         self.applied += len(entries)
@@ -121,7 +124,7 @@ class Part(msgspec.Struct):
         self.led = self.replica.leads
         self.catch_up()
         self.publishers, self.puts, self.unaccepted = {}, [], {}
-        self.logged, self.controls = {}, {}
+        self.logged, self.controls, self.fresh = {}, {}, {}
         self.inputs, self.known = [], {}
         self.taken, self.taken_life = list(self.core.next), self.core.life
         self.taken_to = list(self.core.frontiers)
@@ -172,11 +175,13 @@ class Part(msgspec.Struct):
         if self.held_up(options):
             return found
         hint = TICKS * time if options.hinted else 0
-        found += [encode(Put(one.publisher, one.n, tuple(one.events), hint)) for one in self.puts]
+        made = [Put(one.publisher, one.n, tuple(one.events), hint) for one in self.puts]
         self.puts = []
-        if self.core.live:
-            found += map(encode, self._takes(hint))
-        return found
+        entries = {
+            encode(one): one for one in (*made, *(self._takes(hint) if self.core.live else ()))
+        }
+        self.fresh |= entries
+        return [*found, *entries]
 
     def _takes(self, hint: Instant) -> Iterator[Take]:
         """What both parents have."""

@@ -15,12 +15,11 @@ from concordant.machine.effects import Effect, Persist, Send
 from concordant.machine.instant import Instant
 from concordant.model.event import Event
 from concordant.order.client import Client, Published
-from concordant.order.merging.messages import Accepted, Elsewhere
+from concordant.order.merging.messages import Accepted, Elsewhere, Offer
 from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.outlet import Outlet
 from concordant.order.merging.overlay import hosts_of, name_of, signature_named
 from concordant.order.merging.records import MergedState, Through
-from concordant.order.streams import Numbered
 
 
 class MergedPublisher(Client):
@@ -68,27 +67,24 @@ class MergedPublisher(Client):
                 outlet.sent_at = now
             outlet.add(event)
         for topic in dict.fromkeys(event.topic for event in events):
-            self._offer(topic, outlets[topic].more((self.name, topic), self._merging), cause, out)
+            self._offer(topic, outlets[topic].more(topic, self._merging), cause, out)
 
     def _offer_again(self, now: Instant, topic: str, cause: int, out: list[Effect]) -> None:
         outlet = self._state.outlets[topic]
         outlet.sent_at = now
-        self._offer(topic, outlet.again((self.name, topic), self._merging), cause, out)
+        self._offer(topic, outlet.again(topic, self._merging), cause, out)
 
-    def _offer(
-        self, topic: str, messages: tuple[Numbered, ...], cause: int, out: list[Effect]
-    ) -> None:
+    def _offer(self, topic: str, offer: Offer | None, cause: int, out: list[Effect]) -> None:
         outlet = self._state.outlets[topic]
-        if messages:
-            out.append(Send(self._replicas(name_of((topic,)))[outlet.replica], messages, cause))
+        if offer is not None:
+            out.append(Send(self._replicas(name_of((topic,)))[outlet.replica], (offer,), cause))
 
     def _accepted(self, now: Instant, message: Accepted, cause: int, out: list[Effect]) -> None:
         outlet = self._state.outlets.get(message.topic)
         if outlet is not None and outlet.accepted(message.n):
             outlet.sent_at = now
             out.append(Persist((Through(message.topic, message.n),), cause))
-            more = outlet.more((self.name, message.topic), self._merging)
-            self._offer(message.topic, more, cause, out)
+            self._offer(message.topic, outlet.more(message.topic, self._merging), cause, out)
 
     def _elsewhere(self, now: Instant, message: Elsewhere, cause: int, out: list[Effect]) -> None:
         replicas = self._replicas(name_of((message.topic,)))

@@ -28,6 +28,7 @@ from concordant.order.merging.messages import (
     Elsewhere,
     Ended,
     Ev,
+    Offer,
     Pull,
     Queues,
     Start,
@@ -37,7 +38,6 @@ from concordant.order.merging.messages import (
 from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.records import Correlate, Opened
 from concordant.order.replication import ReplicationOptions
-from concordant.order.streams import Numbered
 
 ONE = ReplicationOptions(replica_count=1)
 OPTIONS = MergingOptions(replication=ONE)
@@ -208,7 +208,7 @@ def test_a_new_leader_is_given_piece_by_piece_what_another_was_sent() -> None:
     found.handle(0, Started())
 
     def numbers(effects: list[Effect]) -> list[int]:
-        return [one.n for one in sent(effects, Numbered)]
+        return [one.n + i for one in sent(effects, Offer) for i in range(len(one.events))]
 
     assert numbers(found.handle(1, Command((Publish("A"),) * 5))) == [1, 2, 3, 4, 5]
     for now in (50, 90):  # publishing on does not hide that nobody answers
@@ -228,8 +228,8 @@ def test_two_that_name_each_other_as_leader_are_not_followed_for_ever() -> None:
     found.handle(1, Command((Publish("A"),)))
     first = found.handle(2, Received("m1", (Elsewhere("A", "m2"),)))
     again = found.handle(3, Received("m2", (Elsewhere("A", "m3"),)))
-    assert sent(first, Numbered) or sent(again, Numbered)
-    assert not sent(again, Numbered) or not sent(first, Numbered)
+    assert sent(first, Offer) or sent(again, Offer)
+    assert not sent(again, Offer) or not sent(first, Offer)
 
 
 def test_a_name_is_subscribed_once() -> None:
@@ -260,8 +260,8 @@ def worked(found: MergerHost, now: int, *messages: object, source: str = "p") ->
     return found.handle(now, TimerFired(("work",)))
 
 
-def offers(*numbers: int) -> list[Numbered]:
-    return [Numbered(("p", "A"), n, event("A", n)) for n in numbers]
+def offers(*numbers: int) -> list[Offer]:
+    return [Offer("A", n, (event("A", n),)) for n in numbers]
 
 
 def attached(found: MergerHost, name: str = "s q") -> None:
@@ -309,6 +309,15 @@ def test_a_host_takes_part_in_so_many_mergers_and_no_more() -> None:
     before = found.snapshot()
     with pytest.raises(PeerError, match="has its 1 mergers"):
         found.handle(2, Received("s", (Pull("B", "s r", 1, 0, 0, 9),)))
+    assert found.snapshot() == before
+
+
+def test_events_of_another_topic_are_not_for_this_root() -> None:
+    found = host()
+    attached(found)
+    before = found.snapshot()
+    with pytest.raises(PeerError, match="another topic's events"):
+        found.handle(2, Received("p", (Offer("A", 1, (event("A", 1), event("B", 2))),)))
     assert found.snapshot() == before
 
 

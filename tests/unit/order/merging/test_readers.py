@@ -14,13 +14,13 @@ from concordant.order.merging.messages import (
     Batch,
     Complete,
     Ev,
+    Offer,
     Past,
     Pull,
     unpacked,
 )
 from concordant.order.merging.options import MergingOptions
 from concordant.order.replication import ReplicationOptions
-from concordant.order.streams import Numbered
 
 WHOLE = Filter({"A": ALL})
 
@@ -48,7 +48,7 @@ def joined(found: MergerHost, name: str, *, wanted: Filter = WHOLE, text: str = 
 
 def published(found: MergerHost, first: int, *kinds: int) -> list[Effect]:
     events = [Event("A", "p", n, n, {"kind": kind}) for n, kind in enumerate(kinds, first)]
-    return worked(found, "p", *(Numbered(("p", "A"), one.seq, one) for one in events))
+    return worked(found, "p", Offer("A", first, tuple(events)))
 
 
 def shared(effects: list[Effect]) -> list[tuple[tuple[str, ...], Batch]]:
