@@ -39,7 +39,7 @@ partition by symbol
 _TYPES = {
     "seq": pa.int64(),
     "time": pa.int64(),
-    "symbol": pa.string(),
+    "symbol": pa.dictionary(pa.int32(), pa.string()),
     "value": pa.float64(),
     "volume": pa.int64(),
 }

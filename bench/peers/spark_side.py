@@ -2,7 +2,8 @@
 
 A process per parallelism holds a session `local[N]`, so that two can stand beside each other and
 beside Flink. Everything from the call to the last written row counts, planning included. The
-session starts with the first question, as Flink's JVM does.
+session starts with the first question, as Flink's JVM does, and the process keeps what it frees,
+as a JVM keeps its heap.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from bench.peers.kernel_side import QUESTION, read_quotes
 from bench.peers.quotes import Triple
 from bench.processes import cpu_seconds
 from concordant.files.subscriptions import read_subscriptions
+from concordant.memory import keep_freed
 
 SCHEMA = "seq bigint, time bigint, symbol string, value double, volume bigint"
 WAYS = ("dropped", "Parquet", "read by Spark")
@@ -88,6 +90,7 @@ def _serve(pipe: Any, parallelism: int) -> None:
     from concordant.spark.session import open_session
 
     pa.set_cpu_count(parallelism)
+    keep_freed()
     session: Any = None
     while True:
         try:

@@ -55,11 +55,11 @@ def column_of(values: Any, origin: Origin, name: str) -> Column:
         return texts_of(values)
     valid = valid_of(values)
     if at.is_boolean(kind):
-        return Column(Kind.BOOL, _numpy(values.fill_null(False), np.bool_), valid)
+        return Column(Kind.BOOL, _numpy(filled(values, False), np.bool_), valid)
     if at.is_integer(kind):
         return Column(Kind.INT, integers_of(values, origin, name), valid)
     if at.is_floating(kind):
-        numbers = values.cast(pa.float64()).fill_null(0.0)
+        numbers = filled(values.cast(pa.float64()), 0.0)
         return Column(Kind.FLOAT, _numpy(numbers, np.float64), valid)
     if at.is_decimal(kind):
         return _decimals_of(values, valid)
@@ -88,7 +88,7 @@ def texts_of(values: Any) -> Column:
     if not encoded.num_chunks:
         return Column(Kind.STRING, np.zeros(0, np.int32), valid, ())
     codes = np.concatenate(
-        [c.indices.cast(pa.int32()).fill_null(-1).to_numpy() for c in encoded.chunks]
+        [filled(c.indices.cast(pa.int32()), -1).to_numpy() for c in encoded.chunks]
     )
     dictionary = encoded.chunk(0).dictionary.to_pylist()
     return Column(Kind.STRING, np.require(codes, np.int32, ["C", "W"]), valid, tuple(dictionary))
@@ -105,7 +105,7 @@ def integers_of(values: Any, origin: Origin, name: str) -> Array:
                 row=beyond,
                 column=name,
             )
-    found = _numpy(values.cast(pa.int64()).fill_null(0), np.int64)
+    found = _numpy(filled(values.cast(pa.int64()), 0), np.int64)
     below = np.flatnonzero(found < INT_MIN)
     if len(below):
         origin.refuse(
@@ -122,9 +122,9 @@ def instants_of(values: Any, origin: Origin, name: str) -> Array:
     kind = values.type
     if at.is_date(kind):
         width = pa.int32() if at.is_date32(kind) else pa.int64()
-        counts = _numpy(values.cast(width).fill_null(0), np.int64)
+        counts = _numpy(filled(values.cast(width), 0), np.int64)
         return counts * (_DAY_US if at.is_date32(kind) else 1_000)
-    counts = _numpy(values.cast(pa.int64()).fill_null(0), np.int64)
+    counts = _numpy(filled(values.cast(pa.int64()), 0), np.int64)
     if kind.unit == "ns":
         lossy = counts % 1_000 != 0
         if lossy.any():
@@ -157,6 +157,11 @@ def parsed_instants(values: Any, origin: Origin, name: str) -> Array:
         origin.refuse(bad.cause.message, hint=bad.cause.hint, row=bad.row, column=name)
 
 
+def filled(values: Any, blank: Any) -> Any:
+    """Something in place of nulls; where there are none, nothing is copied."""
+    return values.fill_null(blank) if values.null_count else values
+
+
 def valid_of(values: Any) -> npt.NDArray[np.bool_] | None:
     """Which rows are not null; None if all."""
     return None if values.null_count == 0 else _numpy(pc.is_valid(values), np.bool_)
@@ -173,11 +178,11 @@ def first_null(values: Any) -> int | None:
 def _decimals_of(values: Any, valid: npt.NDArray[np.bool_] | None) -> Column:
     if values.type.scale <= 0:
         try:
-            whole = values.cast(pa.int64()).fill_null(0)
+            whole = filled(values.cast(pa.int64()), 0)
             return Column(Kind.INT, _numpy(whole, np.int64), valid)
         except pa.ArrowInvalid:  # beyond 64 bits: the nearest float, as for other decimals
             pass
-    return Column(Kind.FLOAT, _numpy(values.cast(pa.float64()).fill_null(0.0), np.float64), valid)
+    return Column(Kind.FLOAT, _numpy(filled(values.cast(pa.float64()), 0.0), np.float64), valid)
 
 
 def _numpy(values: Any, dtype: npt.DTypeLike) -> Array:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import ArrayType
 
 from concordant.correlate.columns import Batch, Column
 from concordant.files.subscriptions import Question
@@ -35,28 +36,30 @@ def correlate_on(
 ) -> list[Relation]:
     """The relations of a batch, in order; a slip is told in the words of the local engine."""
     with relations_on(session, batch, subscriptions, question=question) as found:
+        by_slot = not isinstance(found.schema[-1].dataType, ArrayType)
+        slots = found.columns[found.columns.index("tie") + 1 :] if by_slot else []
         rows = found.toArrow().to_pylist()
-    return [_relation(row) for row in sorted(rows, key=_place)]
+    return [_relation(row, slots) for row in sorted(rows, key=_place)]
 
 
 @contextmanager
 def relations_on(
     session: Any, batch: Batch, subscriptions: Sequence[Subscription], *, question: Question = ""
 ) -> Iterator[DataFrame]:
-    """The same as a DataFrame, which can be used until the events are let go of."""
+    """The same as a DataFrame like that of `correlate`, until the events are let go of."""
     tables = {name: _table(batch, name) for name in batch.topics}
     schemas = {
         name: session.createDataFrame([], from_arrow_schema(_plain(table.slice(0, 0)).schema))
         for name, table in tables.items()
     }
-    asked = ask(schemas, subscriptions, question=question).shaped("relations")
+    asked = ask(schemas, subscriptions, question=question).relations_only()
     with TemporaryDirectory(prefix="concordant-") as folder:
         scan = spooled(asked.inputs, list(tables.values()), folder, asked.job)
         if isinstance(scan, Scan):
             yield answers_of(scan, asked.job)
         else:
             frames = {name: session.createDataFrame(_plain(one)) for name, one in tables.items()}
-            asked = ask(frames, subscriptions, question=question).shaped("relations")
+            asked = ask(frames, subscriptions, question=question).relations_only()
             yield asked.answers("jvm")
 
 
@@ -97,7 +100,8 @@ def _plain(table: Any) -> Any:
     return table
 
 
-def _relation(row: dict[str, Any]) -> Relation:
+def _relation(row: dict[str, Any], slots: Sequence[str]) -> Relation:
+    events = [row[slot] for slot in slots if row[slot] is not None] if slots else row["events"]
     key, ordinal = key_and_ordinal(row)
     tie = row["tie"]
     return Relation(
@@ -108,7 +112,7 @@ def _relation(row: dict[str, Any]) -> Relation:
         row["position"],
         tuple(
             Event(one["topic"], one["source"], one["seq"], _micros(one["time"]), {}, one["id"])
-            for one in row["events"]
+            for one in events
         ),
         OrderKey(_micros(row["at"]), tie["source"], tie["seq"]),
     )

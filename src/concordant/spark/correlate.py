@@ -41,8 +41,9 @@ class Asked:
     inputs: tuple[Input, ...]
     progress: str | None = None
 
-    def shaped(self, shape: Shape) -> Asked:
-        """The same question, with its answers in another shape."""
+    def relations_only(self) -> Asked:
+        """The same question, answered with nothing but relations: by slot where that can be."""
+        shape: Shape = "slots" if self.job.slots else "relations"
         return replace(self, job=replace(self.job, shape=shape))
 
     def rows(self) -> DataFrame:
@@ -115,7 +116,7 @@ def correlate(
         topic=topic,
         **columns,
     )
-    asked = asked.shaped("slots" if asked.job.slots else "relations")
+    asked = asked.relations_only()
     if mode is None:
         return asked.answers(scan)
     session = asked.inputs[0].frame.sparkSession

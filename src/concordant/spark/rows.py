@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from concordant.correlate.columns import Array, Batch, Column
-from concordant.files.arrow import texts_of, valid_of
+from concordant.files.arrow import filled, texts_of, valid_of
 from concordant.files.table import blank_is_null
 from concordant.model.kind import INT_MIN, Kind
 from concordant.spark.job import Job
@@ -122,10 +122,10 @@ def _column(kind: Kind, values: Any) -> Column:
         return texts_of(values)
     valid = valid_of(values)
     if kind is Kind.BOOL:
-        return Column(kind, _numbers(values.fill_null(False), np.bool_), valid)
+        return Column(kind, _numbers(filled(values, False), np.bool_), valid)
     if kind is Kind.FLOAT:
-        return Column(kind, _numbers(values.fill_null(0.0), np.float64), valid)
-    return Column(kind, _numbers(values.fill_null(0), np.int64), valid)
+        return Column(kind, _numbers(filled(values, 0.0), np.float64), valid)
+    return Column(kind, _numbers(filled(values, 0), np.int64), valid)
 
 
 def _numbers(values: Any, dtype: Any) -> Array:
@@ -143,7 +143,7 @@ _REASONS = {
 def _good(job: Job, table: Any) -> tuple[Array | None, list[Rejected]]:
     """Which rows are events; None if all are."""
     bad: dict[int, str] = {}
-    codes = _numbers(table.column(TOPIC).fill_null(0), np.int32)
+    codes = _numbers(filled(table.column(TOPIC), 0), np.int32)
     for row in np.flatnonzero(codes == UNREADABLE):
         bad[int(row)] = "the source cannot read it: it has not the fields and types that it should"
     for name, reason in _REASONS.items():
@@ -154,7 +154,7 @@ def _good(job: Job, table: Any) -> tuple[Array | None, list[Rejected]]:
     for name, kind in job.columns:
         if kind is Kind.INT:
             values = table.column(attribute_column(name, kind))
-            beyond = _numbers(values.fill_null(0), np.int64) < INT_MIN
+            beyond = filled(values, 0).to_numpy() < INT_MIN
             for row in np.flatnonzero(beyond):
                 bad.setdefault(
                     int(row), f"the integer in '{name}' is beyond the symmetric 64-bit range"

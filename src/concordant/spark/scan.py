@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from concordant.correlate.columns import Array
-from concordant.files.arrow import texts_of
+from concordant.files.arrow import filled, texts_of
 from concordant.model.kind import Kind
 from concordant.spark.job import Job
 from concordant.spark.layout import SubscriptionSet
@@ -423,10 +423,10 @@ def _mixed(values: Any) -> Array:
         hashes = [zlib.crc32(text.encode()) for text in column.dictionary]
         words = np.array([*hashes, 0], np.uint64)[column.values]
     elif pa.types.is_floating(values.type):  # NaN counts as null, and the two zeros are one value
-        numbers = values.fill_null(0.0).to_numpy() + 0.0
+        numbers = filled(values, 0.0).to_numpy() + 0.0
         words = np.where(np.isnan(numbers), 0.0, numbers).view(np.uint64)
     else:
-        words = values.cast(pa.int64()).fill_null(0).to_numpy().view(np.uint64)
+        words = filled(values.cast(pa.int64()), 0).to_numpy().view(np.uint64)
     words = words ^ (words >> np.uint64(32))
     words = words * np.uint64(0x9E3779B97F4A7C15)
     mixed: Array = words ^ (words >> np.uint64(29))
