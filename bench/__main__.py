@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--write-docs",
         action="store_true",
-        help="write docs/benchmarks.md and docs/plots of what was measured last of each section",
+        help="write what was measured into docs/benchmarks.md and docs/plots",
     )
     given = parser.parse_args(arguments)
     size = SIZES[given.size]
@@ -103,21 +103,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         size = msgspec.structs.replace(size, rounds=max(1, given.rounds))
     # Wide enough for the tables also where there is no terminal.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 150)
+    measured: list[report.Measured] = []
     for name in given.only or BENCHMARKS:
         start = perf_counter()
         about = report.machine()
         section = BENCHMARKS[name](size)
         report.show(section, console)
-        report.save(report.Measured(about, size, section), given.out)
+        measured.append(report.Measured(about, size, section))
+        report.save(measured[-1], given.out)
         console.print(f"  measured in {perf_counter() - start:.0f} s\n")
     console.print(f"results: {given.out}")
     if given.write_docs:
         from bench import plots  # matplotlib takes a second
 
-        measured = report.saved(BENCHMARKS, size, given.out)
         plots.draw([one.section for one in measured], ROOT / "docs" / "plots")
-        text = report.page(measured)
-        (ROOT / "docs" / "benchmarks.md").write_text(text, encoding="utf-8")
+        page = ROOT / "docs" / "benchmarks.md"
+        text = report.page(measured, list(BENCHMARKS), page.read_text(encoding="utf-8"))
+        page.write_text(text, encoding="utf-8")
         console.print("written: docs/benchmarks.md and docs/plots")
     return 0
 

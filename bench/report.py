@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import os
 import platform
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -68,23 +69,20 @@ def save(measured: Measured, folder: Path) -> None:
     path.write_bytes(msgspec.json.format(msgspec.json.encode(measured)) + b"\n")
 
 
-def saved(names: Iterable[str], size: Size, folder: Path) -> list[Measured]:
-    """What was measured last of each section, in the given order."""
-    paths = [folder / f"{name}-{size.name}.json" for name in names]
-    return [
-        msgspec.json.decode(path.read_bytes(), type=Measured) for path in paths if path.exists()
-    ]
+def page(measured: Sequence[Measured], names: Sequence[str], before: str = "") -> str:
+    """The text of `docs/benchmarks.md`: what was measured now, and of the rest what stood there.
 
-
-def page(measured: Sequence[Measured]) -> str:
-    """The text of `docs/benchmarks.md`."""
-    sections = [one.section for one in measured]
+    `names` are all sections in their order. The page itself keeps what other runs measured, so that
+    a section can be measured again anywhere without the others.
+    """
     about, size = measured[0].machine, measured[0].size
     packages = ", ".join(f"{name} {number}" for name, number in about["packages"].items())
+    blocks = _kept(before) | {one.section.name: _block(one) for one in measured}
+    found = [blocks[name] for name in names if name in blocks]
     parts = [
         "# Benchmarks",
         "",
-        "This page is written by a run of the benchmarks and never by hand:",
+        "This page is written by runs of the benchmarks and never by hand:",
         "",
         "```sh",
         f".venv/bin/python -m bench --size {size.name} --write-docs",
@@ -101,29 +99,58 @@ def page(measured: Sequence[Measured]) -> str:
         f"{about['python']}, {packages}. Each section says when, with how many rounds, and how "
         "busy the machine was.",
         "",
-        "## Goals",
+        _GOALS,
         "",
-        *markdown(
-            ["what", "goal", "measured"],
-            [[goal.what, goal.wanted, goal.measured] for one in sections for goal in one.goals],
-            [False, True, True],
-        ),
+        *markdown(["section", "what", "goal", "measured"], [], [False, False, True, True]),
+        *(line for one in found for line in one.goals),
     ]
-    for one in measured:
-        section = one.section
-        when = f"{one.machine['date']}, {one.size.rounds} rounds, load {one.machine['load']}"
-        parts += ["", f"## {section.title}", "", section.note, "", f"*{when}.*", ""]
-        for name, plot in section.plots.items():
-            parts += [f"![{section.title}: {plot.y_label}](plots/{name}.png)", ""]
-        parts += markdown(
-            [column.label for column in section.columns],
-            [[column.text(row) for column in section.columns] for row in section.rows],
-            [column.show != "text" for column in section.columns],
-        )
-    return "\n".join(parts) + "\n"
+    return "\n".join(parts) + "\n\n" + "\n".join(one.text for one in found)
+
+
+_GOALS = "## Goals"
+_MARK = re.compile(r"^<!-- section: (\S+) -->\n", re.MULTILINE)
+
+
+class _Block(msgspec.Struct, frozen=True):
+    """A section as it stands on the page, and its lines in the table of goals."""
+
+    text: str
+    goals: list[str]
+
+
+def _kept(page: str) -> dict[str, _Block]:
+    """The sections of a page, by their names."""
+    head, *parts = _MARK.split(page)
+    goals = [line.split(" | ") for line in head.partition(_GOALS)[2].splitlines()]
+    kept = {}
+    for name, text in zip(parts[::2], parts[1::2], strict=True):
+        title = text.partition("\n")[0].removeprefix("## ")
+        mine = [" | ".join(cells) for cells in goals if cells[0] == f"| {title}"]
+        kept[name] = _Block(f"<!-- section: {name} -->\n{text.rstrip()}\n", mine)
+    return kept
+
+
+def _block(one: Measured) -> _Block:
+    section = one.section
+    when = f"{one.machine['date']}, {one.size.rounds} rounds, load {one.machine['load']}"
+    parts = [f"<!-- section: {section.name} -->", f"## {section.title}"]
+    parts += ["", section.note, "", f"*{when}.*", ""]
+    for name, plot in section.plots.items():
+        parts += [f"![{section.title}: {plot.y_label}](plots/{name}.png)", ""]
+    parts += markdown(
+        [column.label for column in section.columns],
+        [[column.text(row) for column in section.columns] for row in section.rows],
+        [column.show != "text" for column in section.columns],
+    )
+    rows = [[section.title, goal.what, goal.wanted, goal.measured] for goal in section.goals]
+    return _Block("\n".join(parts) + "\n", [_line(cells) for cells in rows])
 
 
 def markdown(heads: list[str], rows: list[list[str]], right: list[bool]) -> list[str]:
     """A table, line by line; columns of numbers stand to the right."""
     rule = ["--:" if one else "---" for one in right]
-    return [f"| {' | '.join(cells)} |" for cells in (heads, rule, *rows)]
+    return [_line(cells) for cells in (heads, rule, *rows)]
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"

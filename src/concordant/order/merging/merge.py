@@ -5,12 +5,17 @@ Where events carry the stamps of their roots, by time, then by topic, then by co
 An event may be fed when no other stream can still bring one that belongs before it: the other has
 an event at hand, or its frontier has passed (Wilkin 2015, figure 3.7, corrected: errata 2, 3, 5 and
 8). A stream that is not live yet takes part, because what it will deliver has its place, too.
+
+Events that were given their times together are neighbours in every stream, so what is due is found
+and put in order by runs: a search for the end of each, and nothing for the events within.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator
-from itertools import groupby
+from functools import partial
+from heapq import heapify, heappop, heapreplace
 from operator import itemgetter
 
 from concordant.order.merging.messages import Ev
@@ -28,19 +33,35 @@ def due(streams: Collection[Stream]) -> list[tuple[Stream, tuple[Ev, ...]]]:
         return [(only, items)]
     heads = (order(one, one.head) for one in streams if one.head and one.stage != "live")
     first = min(heads, default=None)  # of a stream that must not be fed yet
-    found: list[tuple[Order, Stream, Ev]] = []
+    ready: list[tuple[Stream, list[Ev]]] = []
     for one in streams:
-        count, end = 0, limit(one, streams)
-        for item in one.waiting if one.stage == "live" else ():
-            place = order(one, item)
-            if place_of(item) > end or (first is not None and place > first):
-                break
-            found.append((place, one, item))
-            count += 1
-        del one.waiting[:count]
-    found.sort(key=itemgetter(0))  # events of one stream are in their order, and stay so
-    runs = groupby(found, key=lambda one: id(one[1]))
-    return [(run[0][1], tuple(item for _, _, item in run)) for run in (list(r) for _, r in runs)]
+        if one.head is None or one.stage != "live":
+            continue
+        count = bisect_right(one.waiting, limit(one, streams), key=place_of)
+        if first is not None:
+            count = bisect_right(one.waiting, first, hi=count, key=partial(order, one))
+        if count:
+            ready.append((one, one.waiting[:count]))
+            del one.waiting[:count]
+    return list(_runs(ready))
+
+
+def _runs(ready: list[tuple[Stream, list[Ev]]]) -> Iterator[tuple[Stream, tuple[Ev, ...]]]:
+    """Events of several streams, each in its order, as one sequence of runs."""
+    heads = [(order(one, items[0]), number, 0) for number, (one, items) in enumerate(ready)]
+    heapify(heads)
+    while heads:
+        _, number, start = heads[0]
+        one, items = ready[number]
+        end = len(items)
+        if len(heads) > 1:  # up to the next one of another stream; no two have the same place
+            other = min(heads[1:3])[0]
+            end = bisect_left(items, other, start + 1, key=partial(order, one))
+        yield one, tuple(items[start:end])
+        if end < len(items):
+            heapreplace(heads, (order(one, items[end]), number, end))
+        else:
+            heappop(heads)
 
 
 def limit(one: Stream, streams: Collection[Stream]) -> Place:
