@@ -3,13 +3,14 @@
 A machine is a protocol's core: `handle(now, input) -> effects`. It has no clock, socket, file,
 thread or chance of its own, so a driver can be a simulator, an event loop or a test, and a run can
 be repeated from its inputs. `flat` is the measure of the law that a batch equals its items one by
-one: effects may be gathered into batches, but nothing on any way out may change its order.
+one: effects may be gathered into batches, and messages into one that says the same, but nothing on
+any way out may change its order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from concordant.machine.effects import (
     CancelTimer,
@@ -24,7 +25,7 @@ from concordant.machine.effects import (
     SendAll,
     SetTimer,
 )
-from concordant.machine.inputs import Input
+from concordant.machine.inputs import Input, Message
 from concordant.machine.instant import Instant
 
 
@@ -54,6 +55,13 @@ class Machine(Protocol):
         ...
 
 
+@runtime_checkable
+class Gathered(Protocol):
+    """A message that stands for several, which could as well be sent one after the other."""
+
+    def one_by_one(self) -> Iterator[Message]: ...
+
+
 Way = tuple[str, ...]
 
 _Single = Send | Disseminate | Listen | Ignore | SetTimer | CancelTimer | Persist | Deliver | Note
@@ -72,7 +80,7 @@ def flat(effects: Iterable[Effect]) -> dict[Way, list[Any]]:
     for effect in effects:
         if isinstance(effect, SendAll):
             for to in effect.to:
-                ways.setdefault(("send", to), []).extend(effect.messages)
+                ways.setdefault(("send", to), []).extend(_single(effect.messages))
             continue
         way, items = _items(effect)
         if way[0] == "timer":
@@ -84,12 +92,17 @@ def flat(effects: Iterable[Effect]) -> dict[Way, list[Any]]:
     return ways
 
 
+def _single(messages: Iterable[Message]) -> Iterator[Message]:
+    for one in messages:
+        yield from one.one_by_one() if isinstance(one, Gathered) else (one,)
+
+
 def _items(effect: _Single) -> tuple[Way, list[Any]]:
     match effect:
         case Send():
-            return ("send", effect.to), list(effect.messages)
+            return ("send", effect.to), list(_single(effect.messages))
         case Disseminate():
-            return ("disseminate", effect.topic), list(effect.messages)
+            return ("disseminate", effect.topic), list(_single(effect.messages))
         case Deliver():
             return ("deliver",), list(effect.deliveries)
         case Persist():

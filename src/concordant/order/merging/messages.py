@@ -11,6 +11,7 @@ are for it alone, so what many of them get is the same and is sent to all of the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
 
@@ -293,6 +294,10 @@ class Offer(msgspec.Struct, frozen=True, tag=True, gc=False):
     topic: str
     n: int
     events: tuple[Event, ...]
+
+    def one_by_one(self) -> Iterator[Offer]:
+        """The same, an event at a time."""
+        return (Offer(self.topic, n, (event,)) for n, event in enumerate(self.events, self.n))
 
 
 class Accepted(msgspec.Struct, frozen=True, tag=True, gc=False):
