@@ -135,7 +135,7 @@ class Place:
             data = tuple(self._log.records())
             self._log_bytes = sum(map(len, data))
             kept = tuple(decoder.decode(record) for record in data)
-        self._given(Started(kept, taken_count))
+        self._given(Started(kept, taken_count, self._next_cause()))
 
     # --- inputs ---------------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class Place:
         if self._failure is not None:
             return
         try:
-            self._given(Received(source, messages))
+            self._given(Received(source, messages, self._next_cause()))
         except PeerError:
             self.refused_count += len(messages)
 
@@ -152,11 +152,12 @@ class Place:
         """The carrier brings these topics now."""
         if self._failure is not None:
             return
-        self._given(Listening(tuple(topic[len(self._scope) :] for topic in topics)))
+        heard = tuple(topic[len(self._scope) :] for topic in topics)
+        self._given(Listening(heard, self._next_cause()))
 
     def command(self, *requests: Request) -> None:
         """Requests of the application; one that cannot be met raises `UsageError`."""
-        self._given(Command(requests))
+        self._given(Command(requests, self._next_cause()))
 
     @property
     def failure(self) -> ConcordantError | None:
@@ -187,11 +188,13 @@ class Place:
         self._watchers.append(step)
         await step
 
+    def _next_cause(self) -> int:
+        self._cause += 1
+        return self._cause
+
     def _given(self, given: Input) -> None:
         if self._failure is not None:
             raise self._failure
-        self._cause += 1
-        given = msgspec.structs.replace(given, cause=self._cause)
         effects = self.machine.handle(self._clock(), given)
         if self._watchers:
             watchers, self._watchers = self._watchers, []
@@ -292,7 +295,7 @@ class Place:
     def _fire(self, name: str) -> None:
         self._timers.pop(name, None)
         if self._failure is None:
-            self._given(TimerFired((name,)))
+            self._given(TimerFired((name,), self._next_cause()))
 
     def _stop_timers(self) -> None:
         for handle in self._timers.values():

@@ -99,7 +99,7 @@ LEVELS = ("none", "fifo", "causal", "agreed", "total", "total strict")
 REPLICA_COUNT = len(REPLICAS)
 """Of a merger, where there are as many nodes."""
 LOGS = ReplicationOptions(beat_us=200 * MILLISECOND, elect_us=SECOND)
-REPEAT_US, IDLE_US = 100 * MILLISECOND, SECOND
+TICK_US, REPEAT_US, IDLE_US = 50 * MILLISECOND, 100 * MILLISECOND, SECOND
 """Waiting times of replicated logs, and of ordered merging. Links between nodes lose nothing while
 both live, so what is repeated before an answer can be there only adds to the load. Who asks again
 because it is idle begins to wait anew, so idleness has to be longer than patience."""
@@ -208,6 +208,7 @@ def _merging(level: str, name: str) -> Strategy:
         found: MergingOptions = setting.options(
             MergingOptions,
             replication=msgspec.structs.replace(LOGS, replica_count=count),
+            tick_us=TICK_US,
             repeat_us=REPEAT_US,
             idle_us=max(IDLE_US, 2 * setting.parameters.get("repeat_us", 0)),
             replaced=(setting.replaced,) if setting.replaced else (),

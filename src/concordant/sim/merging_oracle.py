@@ -209,7 +209,7 @@ def _follow(found: Replayed, key: tuple[str, int], session: Session, loans: Loan
         if isinstance(item, Start):
             owed.items, owed.relations = [], []
             number = int(owed.name.partition(" q")[2].partition("/")[0])
-            owed.matcher, owed.lender = Correlating(subscription(number), known_topics()), None
+            owed.matcher, owed.lender = Correlating(subscription(number), 1, known_topics()), None
             if item.donor and item.prefix:
                 owed.lender, queues = loans[*key, item.cut]
                 owed.matcher.borrow(queues)
@@ -228,8 +228,8 @@ def _follow(found: Replayed, key: tuple[str, int], session: Session, loans: Loan
         elif isinstance(item, Ev):
             assert owed.matcher is not None
             owed.items.append(item)
-            for events, _ in owed.matcher.feed((item.event,)):
-                owed.relations.append((item.n, tuple(event.id for event in events)))
+            for one in owed.matcher.feed((item.event,)):
+                owed.relations.append((item.n, tuple(event.id for event in one.events)))
     owed.seen = core.end
 
 

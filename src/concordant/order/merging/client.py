@@ -27,12 +27,10 @@ from concordant.model.topic import Schemas
 from concordant.order.client import Published, foreign
 from concordant.order.merging.inflow import HELD_COUNT_MAX, NEVER, Inflow
 from concordant.order.merging.matcher import Correlating, Matcher, Plain
-from concordant.order.merging.merge import due, unmarked
+from concordant.order.merging.merge import awaited, due, silent
 from concordant.order.merging.messages import (
     Accepted,
-    Advance,
     Batch,
-    Complete,
     Cut,
     Detach,
     Elsewhere,
@@ -40,7 +38,6 @@ from concordant.order.merging.messages import (
     Ev,
     Item,
     Queues,
-    Recut,
     check,
 )
 from concordant.order.merging.options import MergingOptions
@@ -59,7 +56,7 @@ from concordant.order.merging.records import (
 from concordant.order.merging.stamps import ALL, TICKS, beyond, passed
 from concordant.order.merging.stream import Stream, Wanted, wanted
 
-_TICK = "tick"
+_TICK, _MARK = "tick", "mark"
 _KNOWN = frozenset({Accepted, Elsewhere, Batch, Ended, Queues})
 
 
@@ -103,13 +100,13 @@ class MergedClient(MergedPublisher):
     def _restless(self) -> bool:
         """Can something be overdue soon? Who only listens looks more rarely."""
         return self.held_count > 0 or any(
-            one.inflow.asked_at > one.inflow.heard_at for one in self._state.streams.values()
+            one.inflow.awaited_at != NEVER for one in self._state.streams.values()
         )
 
     def _matcher(self, one: Wanted) -> Matcher:
         if one.subscription is None:
             return Plain()
-        return Correlating(one.subscription, self._schemas)
+        return Correlating(one.subscription, one.number, self._schemas)
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -271,9 +268,7 @@ class MergedClient(MergedPublisher):
 
     def _complete(self, stream: Stream, cause: int, out: list[Effect]) -> None:
         if stream.has_queues:
-            inflow = stream.inflow
-            done = Complete(inflow.merger, inflow.consumer, inflow.session, stream.cut)
-            self._to_all(inflow.merger, done, cause, out)
+            self._to_all(stream.inflow.merger, stream.complete(), cause, out)
 
     def _donate(self, stream: Stream, cut: Cut, cause: int, out: list[Effect]) -> None:
         """The queues as they are at the cut, whether or not the merge has come that far: who waits
@@ -334,60 +329,59 @@ class MergedClient(MergedPublisher):
             out.append(Persist(tuple(Fed(stream.name, items) for stream, items in ready), cause))
         if found:
             out.append(Deliver(tuple(found), cause))
-        self._ask_for_marks(cause, out, again=False)
+        self._ask_for_marks_later(now, cause, out)
 
     def _feed(self, stream: Stream, items: Sequence[Ev]) -> list[Delivery]:
         state, one = self._state, stream.wanted
         state.reached = max(state.reached, items[-1].ts)
-        found = self._matchers[stream.name].feed([item.event for item in items])
         name = "" if one.subscription is None else one.subscription.name
-        first = state.positions.get(name, 0) + 1
-        state.positions[name] = first - 1 + len(found)
-        return [
-            Delivery(events, position, True, name, one.number, key)
-            for position, (events, key) in enumerate(found, first)
-        ]
+        before = state.positions.get(name, 0)
+        events = [item.event for item in items]
+        found = self._matchers[stream.name].feed(events, before + 1)
+        state.positions[name] = before + len(found)
+        return found
 
-    def _ask_for_marks(self, cause: int, out: list[Effect], *, again: bool) -> None:
-        for one, ts in unmarked(self._state.streams.values(), again=again):
-            inflow = one.inflow
-            mark = Advance(inflow.merger, inflow.consumer, inflow.session, ts, inflow.due)
-            self._to_all(inflow.merger, mark, cause, out)
+    def _ask_for_marks_later(self, now: Instant, cause: int, out: list[Effect]) -> None:
+        state, options = self._state, self._merging
+        if not state.marking and silent(state.streams.values(), now, options):
+            state.marking = True
+            out.append(SetTimer(_MARK, now + options.mark_us, cause))
+
+    def _ask_for_marks(
+        self, streams: list[tuple[Stream, int]], cause: int, out: list[Effect]
+    ) -> None:
+        for one, ts in streams:
+            self._to_all(one.inflow.merger, one.mark(ts), cause, out)
 
     # --- what is overdue ----------------------------------------------------------------------
 
     def _wake(self, now: Instant, name: str, cause: int, out: list[Effect]) -> None:
-        if name != _TICK:
-            return
+        if name == _MARK:
+            self._state.marking = False
+            streams = self._state.streams.values()
+            self._ask_for_marks(silent(streams, now, self._merging), cause, out)
+        elif name == _TICK:
+            self._look(now, cause, out)
+
+    def _look(self, now: Instant, cause: int, out: list[Effect]) -> None:
         state, options = self._state, self._merging
         self._offer_overdue(now, cause, out)
         for stream in state.streams.values():
-            self._push(now, stream, cause, out)
+            if (needed := stream.push(now, options)) is not None:
+                self._to_all(needed.merger, needed, cause, out)
             self._pull(now, stream, cause, out, overdue=True)
-        if now - state.left_at > options.repeat_us:
+        head = min((one.waiting[0].ts for one in state.streams.values() if one.waiting), default=0)
+        late = now - state.left_at > options.repeat_us
+        if late or (head and head == state.head):  # nothing came since it was looked last
+            self._ask_for_marks(awaited(state.streams.values(), again=late), cause, out)
+        state.head = head
+        if late:
             state.left_at = now
             for consumer, (merger, session) in state.leaving.items():
                 self._to_all(merger, Detach(merger, consumer, session), cause, out)
-            self._ask_for_marks(cause, out, again=True)
         state.resting = not self._restless
         pause_us = options.idle_us // 2 if state.resting else options.tick_us
         out.append(SetTimer(_TICK, now + pause_us, cause))
-
-    def _push(self, now: Instant, stream: Stream, cause: int, out: list[Effect]) -> None:
-        """Repeat what a session needs to become live."""
-        options, inflow = self._merging, stream.inflow
-        wait_us = options.recut_us if stream.stage == "waiting" else options.repeat_us
-        full = stream.stage == "waiting" and len(stream.waiting) > options.held_count_max
-        if stream.stage == "live" or (now - stream.began_at <= wait_us and not full):
-            return
-        stream.began_at = now
-        if stream.stage == "attaching":
-            self._to_all(inflow.merger, stream.attach(), cause, out)
-        elif stream.has_queues and not full:
-            self._complete(stream, cause, out)
-        else:
-            recut = Recut(inflow.merger, inflow.consumer, inflow.session, stream.cut)
-            self._to_all(inflow.merger, recut, cause, out)
 
     def _pull(
         self, now: Instant, stream: Stream, cause: int, out: list[Effect], *, overdue: bool
@@ -424,7 +418,7 @@ class MergedClient(MergedPublisher):
         for stream in list(state.streams.values()) if known else []:
             if stream.stage == "live":
                 out.append(_subscribed(stream.wanted, given.cause))
-                stream.inflow.asked_at = NEVER  # it was asked in another life
+                stream.inflow.asked_at = stream.inflow.awaited_at = NEVER  # in another life
             else:
                 self._open(now, stream.wanted, given.cause, out)
         if found[given.taken_count :]:

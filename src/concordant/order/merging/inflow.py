@@ -2,7 +2,8 @@
 
 Items come from any replica of a merger, in any order and more than once; they are taken in the
 order of their numbers. Credit is given ahead, so that a replica need not be asked for every batch.
-Where nothing comes, the next replica is asked: that is all there is to reconnecting.
+Where nothing comes, the next replica is asked: that is all there is to reconnecting. How long it is
+waited follows from how long answers take: whoever is busy is not asked for the same again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from concordant.machine.holdback import Holdback
-from concordant.machine.instant import Instant
+from concordant.machine.instant import Duration, Instant
 from concordant.order.merging.messages import Batch, Consumer, Item, Pull, unpacked
 from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.stamps import NOWHERE, Place
@@ -20,6 +21,11 @@ HELD_COUNT_MAX = 1_000
 
 READY_COUNT_MAX = 100_000
 """Items that nobody takes, beyond which a sender that gives more than was asked for is ignored."""
+
+_PATIENCE = 4
+"""An answer may take so many times as long as one took lately."""
+_PATIENCE_MAX = 16
+"""And at most so many times `repeat_us`."""
 
 NEVER: Instant = -(1 << 62)
 """Before every instant, also of a clock that is far behind."""
@@ -47,6 +53,10 @@ class Inflow(msgspec.Struct):
     """Which replica is asked."""
     asked_at: Instant = NEVER
     heard_at: Instant = NEVER
+    awaited_at: Instant = NEVER
+    """Since when an answer is awaited; never if none is."""
+    waited_us: Duration = 0
+    """How long answers took lately: more at once, less by and by."""
     moved_at: Instant = 0
     """When nothing was missing last."""
     frontier: Place = NOWHERE
@@ -57,6 +67,9 @@ class Inflow(msgspec.Struct):
     def take_in(self, now: Instant, batch: Batch) -> None:
         """What came. Where the session begins is only said in a batch for one."""
         self.heard_at = now
+        if self.awaited_at != NEVER:
+            less = self.waited_us - self.waited_us // 8
+            self.waited_us, self.awaited_at = max(now - self.awaited_at, less), NEVER
         if batch.consumer:
             self.begin = batch.begin
             self.due = max(self.due, batch.base)
@@ -114,17 +127,24 @@ class Inflow(msgspec.Struct):
         """What to ask for now, if anything; `overdue` looks at what should have come. Who is not
         patient reads on before it has done with what it has."""
         again = self.asked_at == NEVER  # what was sent to an earlier life is lost
+        renew = False
         if overdue and self.asked_at != NEVER:
-            unanswered = self.asked_at > self.heard_at and now - self.asked_at > options.repeat_us
-            gap = len(self.held) > 0 and now - self.moved_at > options.repeat_us
-            gap = gap and now - self.asked_at > options.repeat_us
-            again = unanswered or gap or now - self.asked_at > options.idle_us
-            if unanswered:
+            most_us = options.repeat_us * _PATIENCE_MAX
+            patience_us = min(most_us, max(options.repeat_us, _PATIENCE * self.waited_us))
+            unanswered = self.awaited_at != NEVER and now - self.awaited_at > patience_us
+            gap = len(self.held) > 0 and now - self.moved_at > patience_us
+            gap = gap and now - self.asked_at > patience_us
+            renew = now - self.asked_at > options.idle_us
+            again = unanswered or gap or (renew and now - self.heard_at > options.idle_us)
+            if unanswered:  # or it is busy, and so may be the others: each is given longer
                 self.replica = (self.replica + 1) % options.replication.replica_count
+                self.waited_us, self.awaited_at = 2 * patience_us // _PATIENCE, NEVER
         ahead = (done if patient else self.next) + options.window_count
         ahead = min(ahead, done + max(options.held_count_max, options.window_count))
-        if not (again or 2 * (ahead - self.end) >= options.window_count):
+        if not (again or renew or 2 * (ahead - self.end) >= options.window_count):
             return None
         self.end = max(self.end, ahead)
         self.asked_at = now
+        if self.awaited_at == NEVER:
+            self.awaited_at = now
         return Pull(self.merger, self.consumer, self.session, done, self.due, self.end, again)

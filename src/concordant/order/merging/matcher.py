@@ -7,25 +7,25 @@ to another subscriber of the same conjunction, which then finds the same relatio
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Protocol
 
 import msgspec
 
 from concordant.correlate.engine import Engine
 from concordant.correlate.plan import compile_plan
+from concordant.machine.effects import Delivery
 from concordant.model.event import Event
-from concordant.model.kind import Value
 from concordant.model.subscription import Subscription
 from concordant.model.topic import Schemas
-
-Found = tuple[tuple[Event, ...], tuple[Value, ...]]
-"""Events of a relation, and its partition value."""
 
 
 class Matcher(Protocol):
     """One conjunction's queues."""
 
-    def feed(self, events: Sequence[Event]) -> list[Found]: ...
+    def feed(self, events: Sequence[Event], first: int = 1) -> list[Delivery]:
+        """What is to be delivered, with positions from `first` on."""
+        ...
 
     def save(self) -> bytes: ...
 
@@ -43,8 +43,8 @@ class Matcher(Protocol):
 class Plain:
     """Every event is delivered as it is."""
 
-    def feed(self, events: Sequence[Event]) -> list[Found]:
-        return [((event,), ()) for event in events]
+    def feed(self, events: Sequence[Event], first: int = 1) -> list[Delivery]:
+        return list(map(Delivery, zip(events, strict=True), count(first)))
 
     def save(self) -> bytes:
         return b""
@@ -62,11 +62,16 @@ class Plain:
 class Correlating:
     """The clear engine for a subscription of one conjunction."""
 
-    def __init__(self, subscription: Subscription, schemas: Schemas) -> None:
+    def __init__(self, subscription: Subscription, number: int, schemas: Schemas) -> None:
+        """`number` is that of the conjunction where it was written."""
+        self._name, self._number = subscription.name, number
         self._engine = Engine(compile_plan([subscription], schemas), time_ordered=False)
 
-    def feed(self, events: Sequence[Event]) -> list[Found]:
-        return [(one.events, one.key) for one in self._engine.step(events)]
+    def feed(self, events: Sequence[Event], first: int = 1) -> list[Delivery]:
+        return [
+            Delivery(one.events, position, True, self._name, self._number, one.key)
+            for position, one in enumerate(self._engine.step(events), first)
+        ]
 
     def save(self) -> bytes:
         return self._engine.save()

@@ -18,7 +18,9 @@ from functools import partial
 from heapq import heapify, heappop, heapreplace
 from operator import itemgetter
 
+from concordant.machine.instant import Instant
 from concordant.order.merging.messages import Ev
+from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.stamps import ALL, Place, place_of
 from concordant.order.merging.stream import Stream
 
@@ -37,7 +39,10 @@ def due(streams: Collection[Stream]) -> list[tuple[Stream, tuple[Ev, ...]]]:
     for one in streams:
         if one.head is None or one.stage != "live":
             continue
-        count = bisect_right(one.waiting, limit(one, streams), key=place_of)
+        end = limit(one, streams)
+        count = len(one.waiting)
+        if place_of(one.waiting[-1]) > end:
+            count = bisect_right(one.waiting, end, key=place_of)
         if first is not None:
             count = bisect_right(one.waiting, first, hi=count, key=partial(order, one))
         if count:
@@ -84,15 +89,31 @@ def order(stream: Stream, item: Ev) -> Order:
     return (item.ts, item.event.topic if stream.stamped else "", stream.key)
 
 
-def unmarked(streams: Collection[Stream], *, again: bool) -> Iterator[tuple[Stream, int]]:
-    """Streams that others wait for, and the time that they have to pass; each once unless again."""
+def awaited(streams: Collection[Stream], *, again: bool) -> list[tuple[Stream, int]]:
+    """Streams that others wait for, and the time that they have to pass; those that were asked for
+    a mark already only if again."""
     heads = [(order(one, one.head), one.head, one) for one in streams if one.head is not None]
     if not heads or len(streams) == 1:
-        return
+        return []
     _, head, first = min(heads, key=itemgetter(0))
     ts = max(one.waiting[-1].ts for one in streams if one.waiting)
-    for one in streams:
-        awaited = one.head is None and _passed(one, first) < place_of(head)
-        if awaited and one.stage != "attaching" and (again or ts > one.marked):
-            one.marked = ts
-            yield one, ts
+    return [
+        (one, ts)
+        for one in streams
+        if one.head is None
+        and one.stage != "attaching"
+        and (again or ts > one.marked)
+        and _passed(one, first) < place_of(head)
+    ]
+
+
+def silent(
+    streams: Collection[Stream], now: Instant, options: MergingOptions
+) -> list[tuple[Stream, int]]:
+    """Those of which nothing is on its way. Where much comes, what is awaited comes too; if it does
+    not, that is found when all is looked at that is overdue."""
+    return [
+        (one, ts)
+        for one, ts in awaited(streams, again=False)
+        if now - one.inflow.heard_at > max(options.tick_us, one.inflow.waited_us)
+    ]

@@ -18,6 +18,9 @@ class MergingOptions(msgspec.Struct, frozen=True):
     """A host gathers messages for so long before it works on them."""
     repeat_us: Duration = 60 * MILLISECOND
     """What has no effect for so long is said again, to another replica where there is one."""
+    mark_us: Duration = 2 * MILLISECOND
+    """A client waits at least so long for an event that another stream waits for before it asks for
+    a mark instead."""
     idle_us: Duration = 250 * MILLISECOND
     """A consumer is heard at least so often: its lease is renewed."""
     lease_us: Duration = 60 * SECOND

@@ -18,11 +18,24 @@ from concordant.machine.instant import Instant
 from concordant.model.subscription import Conjunction, Policy, Subscription
 from concordant.order.merging.filters import ALL, Filter, filter_of, is_counted
 from concordant.order.merging.inflow import Inflow
-from concordant.order.merging.messages import Attach, Ev, Item, Live, Start
+from concordant.order.merging.messages import (
+    Advance,
+    Attach,
+    Complete,
+    Ev,
+    Item,
+    Live,
+    Recut,
+    Start,
+)
+from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.overlay import Signature, name_of, signature_of
 from concordant.order.merging.stamps import Place, beyond
 
 Stage = Literal["attaching", "waiting", "live"]
+
+_PUSHED_MAX = 4
+"""How often the time doubles after which something is said again."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -105,6 +118,8 @@ class Stream(msgspec.Struct):
     """Those of several roots, so that two events may have the same."""
     began_at: Instant = 0
     """When the present stage began, or was pushed last."""
+    pushed: int = 0
+    """How often."""
     stage: Stage = "attaching"
     cut: int = 0
     queues_cut: int = 0
@@ -144,6 +159,32 @@ class Stream(msgspec.Struct):
             wanted.prefix,
         )
 
+    def mark(self, ts: int) -> Advance:
+        """The wish that it passes a time."""
+        self.marked, inflow = ts, self.inflow
+        return Advance(inflow.merger, inflow.consumer, inflow.session, ts, inflow.due)
+
+    def complete(self) -> Complete:
+        """The queues of the cut are here."""
+        inflow = self.inflow
+        return Complete(inflow.merger, inflow.consumer, inflow.session, self.cut)
+
+    def push(self, now: Instant, options: MergingOptions) -> Attach | Complete | Recut | None:
+        """What it still needs to become live and is overdue; said again after twice the time,
+        because who is busy with many that join is not helped by more of the same."""
+        wait_us = options.recut_us if self.stage == "waiting" else options.repeat_us
+        wait_us <<= min(self.pushed, _PUSHED_MAX)
+        full = self.stage == "waiting" and len(self.waiting) > options.held_count_max
+        if self.stage == "live" or (now - self.began_at <= wait_us and not full):
+            return None
+        self.began_at, self.pushed = now, self.pushed + 1
+        if self.stage == "attaching":
+            return self.attach()
+        if self.has_queues and not full:
+            return self.complete()
+        inflow = self.inflow
+        return Recut(inflow.merger, inflow.consumer, inflow.session, self.cut)
+
     def keep(self, items: Sequence[Ev]) -> None:
         """Events in their turn."""
         self.frontier = max(self.frontier, beyond(items[-1], mixed=self.mixed))
@@ -157,7 +198,8 @@ class Stream(msgspec.Struct):
             return False
         if isinstance(item, Start):
             self.waiting = []
-            self.cut, self.lent, self.began_at = item.cut, item.prefix, now
+            self.cut, self.lent = item.cut, item.prefix
+            self.began_at, self.pushed = now, 0
             self.stage = "waiting" if item.donor else "live"
             return not item.donor
         if isinstance(item, Live) and self.has_queues:

@@ -144,11 +144,41 @@ def test_an_event_waits_for_the_frontier_of_the_other_stream() -> None:
     found.handle(1, batch("r/1", Start(0, 0, "", 1), session=2))
     effects = found.handle(2, batch("q/1", Ev(0, 5, event("A", 1)), first=1))
     assert delivered(effects) == []
-    assert sent(effects, Advance) == [Advance("B", "s r/1", 2, 5, 1)]
     effects = found.handle(3, batch("r/1", Ev(0, 3, event("B", 2)), first=1, session=2))
     assert delivered(effects) == [("p:2",)]
     effects = found.handle(4, batch("r/1", Ev(0, 9, event("B", 3)), first=2, session=2))
     assert delivered(effects) == [("p:1",)]
+
+
+def two_streams_one_of_them_waiting(heard_at: int, now: int) -> tuple[MergedClient, list[Effect]]:
+    found = client("q: A", "r: B")
+    found.handle(1, batch("q/1", Start(0, 0, "", 1)))
+    found.handle(heard_at, batch("r/1", Start(0, 0, "", 1), session=2))
+    return found, found.handle(now, batch("q/1", Ev(0, 5, event("A", 1)), first=1))
+
+
+def test_a_mark_of_a_stream_that_is_silent_is_asked_for_a_moment_later() -> None:
+    silent = 2 + OPTIONS.tick_us
+    found, effects = two_streams_one_of_them_waiting(1, silent)
+    due = [one.at for one in effects if isinstance(one, SetTimer) and one.name == "mark"]
+    assert due == [silent + OPTIONS.mark_us] and not sent(effects, Advance)
+    effects = found.handle(due[0], TimerFired(("mark",)))
+    assert sent(effects, Advance) == [Advance("B", "s r/1", 2, 5, 1)]
+
+
+def test_a_mark_that_an_event_has_made_needless_is_not_asked_for() -> None:
+    found, _ = two_streams_one_of_them_waiting(1, 2 + OPTIONS.tick_us)
+    found.handle(3 + OPTIONS.tick_us, batch("r/1", Ev(0, 9, event("B", 3)), first=1, session=2))
+    assert not sent(found.handle(2 * OPTIONS.tick_us, TimerFired(("mark",))), Advance)
+
+
+def test_a_lively_stream_is_asked_for_a_mark_only_if_it_brings_nothing_between_two_looks() -> None:
+    found, effects = two_streams_one_of_them_waiting(1, 2)
+    assert not [one for one in effects if isinstance(one, SetTimer) and one.name == "mark"]
+    assert not sent(found.handle(100, TimerFired(("tick",))), Advance)
+    assert sent(found.handle(200, TimerFired(("tick",))), Advance) == [
+        Advance("B", "s r/1", 2, 5, 1)
+    ]
 
 
 def test_a_subscription_at_run_time_begins_after_what_was_delivered() -> None:
