@@ -227,7 +227,8 @@ class Part(msgspec.Struct):
         for side, one in enumerate(self.inputs):
             other, wanted = self.inputs[1 - side], self.core.wished
             if one.head is None and other.head is not None:
-                wanted = max(wanted, other.ready[-1].ts)
+                # Not the last one's: a mark may be behind an event whose time it has not passed.
+                wanted = max(wanted, *(item.ts for item in other.ready))
             if wanted and passed(one.frontier) < wanted and (overdue or one.marked < wanted):
                 one.marked, self.marked_at = wanted, now
                 yield Advance(one.merger, one.consumer, one.session, wanted, one.due)
