@@ -1,4 +1,5 @@
-"""What a batch frees stays for the next one, where the C library can be told so."""
+"""What a batch frees stays for the next one, where the C library can be told so; cycles are looked
+for rarely, and are found."""
 
 from __future__ import annotations
 
@@ -32,3 +33,29 @@ def faults_of(*, kept: bool) -> int:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a setting of the GNU C library")
 def test_what_is_freed_is_not_asked_for_again() -> None:
     assert faults_of(kept=True) < 100 < faults_of(kept=False)
+
+
+RUBBISH = """
+import gc
+from concordant.memory import collect_rarely
+collect_rarely(2_000)
+before = gc.get_stats()[0]["collections"]
+class Knot:
+    left = 0
+    def __init__(self):
+        self.me = self
+        Knot.left += 1
+    def __del__(self):
+        Knot.left -= 1
+for _ in range(10_000):
+    Knot()
+print(gc.get_stats()[0]["collections"] - before, Knot.left)
+"""
+
+
+def test_cycles_are_looked_for_rarely_and_found() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", RUBBISH], capture_output=True, text=True, check=True
+    )
+    looked, left = map(int, done.stdout.split())
+    assert 3 <= looked <= 12 and left < 4_000
