@@ -330,7 +330,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 @bug("a silent stream is never marked (erratum 5)", "static", 1)
 def _(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(MergedClient, "_ask_for_marks", lambda self, streams, cause, out: None)
+    patch.setattr(MergedClient, "_ask_for_marks", lambda self, now, cause, out: None)
 
 
 @bug("queues of an earlier cut come back after a crash", "crowded", 13)

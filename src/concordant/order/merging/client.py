@@ -27,7 +27,7 @@ from concordant.model.topic import Schemas
 from concordant.order.client import Published, foreign
 from concordant.order.merging.inflow import HELD_COUNT_MAX, NEVER, Inflow
 from concordant.order.merging.matcher import Correlating, Matcher, Plain
-from concordant.order.merging.merge import awaited, due, silent
+from concordant.order.merging.merge import due, unmarked
 from concordant.order.merging.messages import (
     Accepted,
     Batch,
@@ -342,24 +342,22 @@ class MergedClient(MergedPublisher):
         return found
 
     def _ask_for_marks_later(self, now: Instant, cause: int, out: list[Effect]) -> None:
+        """Mostly what makes a mark needless is on its way."""
         state, options = self._state, self._merging
-        if not state.marking and silent(state.streams.values(), now, options):
+        if not state.marking and unmarked(state.streams.values(), now, options):
             state.marking = True
             out.append(SetTimer(_MARK, now + options.mark_us, cause))
 
-    def _ask_for_marks(
-        self, streams: list[tuple[Stream, int]], cause: int, out: list[Effect]
-    ) -> None:
-        for one, ts in streams:
-            self._to_all(one.inflow.merger, one.mark(ts), cause, out)
+    def _ask_for_marks(self, now: Instant, cause: int, out: list[Effect]) -> None:
+        for one, ts in unmarked(self._state.streams.values(), now, self._merging):
+            self._to_all(one.inflow.merger, one.mark(now, ts), cause, out)
 
     # --- what is overdue ----------------------------------------------------------------------
 
     def _wake(self, now: Instant, name: str, cause: int, out: list[Effect]) -> None:
         if name == _MARK:
             self._state.marking = False
-            streams = self._state.streams.values()
-            self._ask_for_marks(silent(streams, now, self._merging), cause, out)
+            self._ask_for_marks(now, cause, out)
         elif name == _TICK:
             self._look(now, cause, out)
 
@@ -370,12 +368,8 @@ class MergedClient(MergedPublisher):
             if (needed := stream.push(now, options)) is not None:
                 self._to_all(needed.merger, needed, cause, out)
             self._pull(now, stream, cause, out, overdue=True)
-        head = min((one.waiting[0].ts for one in state.streams.values() if one.waiting), default=0)
-        late = now - state.left_at > options.repeat_us
-        if late or (head and head == state.head):  # nothing came since it was looked last
-            self._ask_for_marks(awaited(state.streams.values(), again=late), cause, out)
-        state.head = head
-        if late:
+        self._ask_for_marks(now, cause, out)
+        if now - state.left_at > options.repeat_us:
             state.left_at = now
             for consumer, (merger, session) in state.leaving.items():
                 self._to_all(merger, Detach(merger, consumer, session), cause, out)

@@ -115,6 +115,15 @@ class Inflow(msgspec.Struct):
         self.next = self.due
         return items
 
+    def patience_us(self, options: MergingOptions) -> Duration:
+        """How long it is waited for an answer."""
+        most_us = options.repeat_us * _PATIENCE_MAX
+        return min(most_us, max(options.repeat_us, _PATIENCE * self.waited_us))
+
+    def silent(self, now: Instant, options: MergingOptions) -> bool:
+        """Was nothing heard for longer than a look, or than answers take?"""
+        return now - self.heard_at > max(options.tick_us, self.waited_us)
+
     def wish(
         self,
         now: Instant,
@@ -129,8 +138,7 @@ class Inflow(msgspec.Struct):
         again = self.asked_at == NEVER  # what was sent to an earlier life is lost
         renew = False
         if overdue and self.asked_at != NEVER:
-            most_us = options.repeat_us * _PATIENCE_MAX
-            patience_us = min(most_us, max(options.repeat_us, _PATIENCE * self.waited_us))
+            patience_us = self.patience_us(options)
             unanswered = self.awaited_at != NEVER and now - self.awaited_at > patience_us
             gap = len(self.held) > 0 and now - self.moved_at > patience_us
             gap = gap and now - self.asked_at > patience_us

@@ -89,9 +89,14 @@ def order(stream: Stream, item: Ev) -> Order:
     return (item.ts, item.event.topic if stream.stamped else "", stream.key)
 
 
-def awaited(streams: Collection[Stream], *, again: bool) -> list[tuple[Stream, int]]:
-    """Streams that others wait for, and the time that they have to pass; those that were asked for
-    a mark already only if again."""
+def unmarked(
+    streams: Collection[Stream], now: Instant, options: MergingOptions
+) -> list[tuple[Stream, int]]:
+    """Streams that are to be asked for a mark, and the time that they have to pass.
+
+    Others wait for them, and nothing of them is on its way: where much comes, what is awaited comes
+    too. Each is asked once, and again if nothing came of it.
+    """
     heads = [(order(one, one.head), one.head, one) for one in streams if one.head is not None]
     if not heads or len(streams) == 1:
         return []
@@ -102,18 +107,7 @@ def awaited(streams: Collection[Stream], *, again: bool) -> list[tuple[Stream, i
         for one in streams
         if one.head is None
         and one.stage != "attaching"
-        and (again or ts > one.marked)
         and _passed(one, first) < place_of(head)
-    ]
-
-
-def silent(
-    streams: Collection[Stream], now: Instant, options: MergingOptions
-) -> list[tuple[Stream, int]]:
-    """Those of which nothing is on its way. Where much comes, what is awaited comes too; if it does
-    not, that is found when all is looked at that is overdue."""
-    return [
-        (one, ts)
-        for one, ts in awaited(streams, again=False)
-        if now - one.inflow.heard_at > max(options.tick_us, one.inflow.waited_us)
+        and (ts > one.marked or now - one.marked_at > one.inflow.patience_us(options))
+        and one.inflow.silent(now, options)
     ]

@@ -78,8 +78,6 @@ class MergedState(ClientState, kw_only=True):
     """Nothing can be overdue soon: it is looked more rarely."""
     marking: bool = False
     """The timer is set that asks for marks."""
-    head: int = 0
-    """The least time among the events that waited when it was looked last; 0 if none did."""
     sessions: int = 0
     """The number of the last session."""
     positions: dict[str, int] = msgspec.field(default_factory=dict)

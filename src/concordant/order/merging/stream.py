@@ -131,6 +131,8 @@ class Stream(msgspec.Struct):
     """Events that wait for their turn."""
     marked: int = 0
     """The time up to which a mark was asked for."""
+    marked_at: Instant = 0
+    """And when."""
 
     @property
     def consumer(self) -> str:
@@ -159,9 +161,9 @@ class Stream(msgspec.Struct):
             wanted.prefix,
         )
 
-    def mark(self, ts: int) -> Advance:
+    def mark(self, now: Instant, ts: int) -> Advance:
         """The wish that it passes a time."""
-        self.marked, inflow = ts, self.inflow
+        self.marked, self.marked_at, inflow = ts, now, self.inflow
         return Advance(inflow.merger, inflow.consumer, inflow.session, ts, inflow.due)
 
     def complete(self) -> Complete:

@@ -172,13 +172,21 @@ def test_a_mark_that_an_event_has_made_needless_is_not_asked_for() -> None:
     assert not sent(found.handle(2 * OPTIONS.tick_us, TimerFired(("mark",))), Advance)
 
 
-def test_a_lively_stream_is_asked_for_a_mark_only_if_it_brings_nothing_between_two_looks() -> None:
+def test_a_lively_stream_is_not_asked_for_a_mark_before_it_falls_silent() -> None:
     found, effects = two_streams_one_of_them_waiting(1, 2)
     assert not [one for one in effects if isinstance(one, SetTimer) and one.name == "mark"]
-    assert not sent(found.handle(100, TimerFired(("tick",))), Advance)
-    assert sent(found.handle(200, TimerFired(("tick",))), Advance) == [
-        Advance("B", "s r/1", 2, 5, 1)
-    ]
+    assert not sent(found.handle(1 + OPTIONS.tick_us, TimerFired(("tick",))), Advance)
+    asked = [Advance("B", "s r/1", 2, 5, 1)]
+    assert sent(found.handle(2 + OPTIONS.tick_us, TimerFired(("tick",))), Advance) == asked
+
+
+def test_a_mark_that_does_not_come_is_asked_for_again_when_patience_ends() -> None:
+    found, _ = two_streams_one_of_them_waiting(1, 2)
+    first = 2 + OPTIONS.tick_us
+    assert sent(found.handle(first, TimerFired(("tick",))), Advance)
+    late = first + OPTIONS.repeat_us
+    assert not sent(found.handle(late, TimerFired(("tick",))), Advance)
+    assert sent(found.handle(late + 1, TimerFired(("tick",))), Advance)
 
 
 def test_a_subscription_at_run_time_begins_after_what_was_delivered() -> None:
