@@ -49,7 +49,7 @@ _NODES = (*SERVERS, *CLIENTS, PUBLISHER)
 LOADS = (
     ("one", EVENTS, (10,)),
     ("A", RELATIONS, (10,)),
-    ("C", EVENTS, (12, 60, 240)),
+    ("C", EVENTS, (12, 60, 240, 600)),
     ("C", RELATIONS, (12,)),
 )
 """Scenario, what is delivered, how many subscribers."""
