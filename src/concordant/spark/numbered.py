@@ -29,8 +29,8 @@ def task_count(session: Any, job: Job) -> int | str:
     context = session.sparkContext
     if not (context.master or "").startswith("local"):
         return "workers may run where the files are not"
-    keyed = any(one.key for one in job.sets)
-    return context.defaultParallelism if keyed else len(job.sets)
+    cores: int = context.defaultParallelism
+    return cores if any(one.key for one in job.sets) else min(cores, len(job.sets))
 
 
 def answers_of(session: SparkSession, count: int, job: Job, read: Reader) -> DataFrame:

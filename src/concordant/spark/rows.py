@@ -6,7 +6,7 @@ missing topic, time, source or seq, and integers beyond the symmetric range. Kno
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +62,20 @@ def table_of(batches: Iterable[Any], schema: Any) -> Any:
     """Record batches as one table; Spark's say of some columns that they hold no null."""
     found = list(batches)
     return pa.Table.from_batches(found).cast(schema) if found else schema.empty_table()
+
+
+def gathered(batches: Iterable[Any], row_count: int) -> Iterator[list[Any]]:
+    """Record batches in groups of at least so many rows; the last may be smaller."""
+    waiting: list[Any] = []
+    count = 0
+    for batch in batches:
+        waiting.append(batch)
+        count += batch.num_rows
+        if count >= row_count:
+            yield waiting
+            waiting, count = [], 0
+    if waiting:
+        yield waiting
 
 
 @dataclass(frozen=True)

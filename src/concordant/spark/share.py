@@ -20,7 +20,8 @@ from concordant.spark.rows import SEQ, SOURCE, TIME, attribute_column
 
 
 def owners(rows: Any, job: Job, index: int, task_count: int) -> Array:
-    """The number of the task that each row goes to for one of the job's sets."""
+    """The number of the task that each row goes to for one of the job's sets; small numbers, which
+    are sorted quickly."""
     names = _key_columns(job, index)
     if len(names) == 1 and pa.types.is_dictionary(rows.schema.field(names[0]).type):
         column = texts_of(rows.column(names[0]))  # a text is hashed once, not once per row
@@ -44,7 +45,7 @@ def _key_columns(job: Job, index: int) -> list[str]:
 
 def _tasks(hashes: Array, index: int, task_count: int) -> Array:
     """Sets without a key begin at different tasks."""
-    owner: Array = ((hashes + np.uint64(index)) % np.uint64(task_count)).astype(np.int32)
+    owner: Array = ((hashes + np.uint64(index)) % np.uint64(task_count)).astype(np.uint16)
     return owner
 
 
