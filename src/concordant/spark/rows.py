@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from concordant.correlate.columns import Array, Batch, Column
 from concordant.files.arrow import filled, texts_of, valid_of
 from concordant.files.table import blank_is_null
+from concordant.files.write import array_of
 from concordant.model.kind import INT_MIN, Kind
 from concordant.spark.job import Job
 
@@ -123,12 +124,19 @@ def without_own_ids(table: Any) -> Any:
     ids = table.column(ID)
     if not len(ids) or ids[0].as_py() != f"{table.column(SOURCE)[0]}:{table.column(SEQ)[0]}":
         return table  # somebody gave ids of another kind
-    source, seq = (table.column(name).cast(pa.string()) for name in (SOURCE, SEQ))
-    own = pc.equal(ids, pc.binary_join_element_wise(source, seq, ":"))
+    own = pc.equal(ids, own_ids(texts_of(table.column(SOURCE)), table.column(SEQ)))
     kept = pa.nulls(len(ids), pa.string())
     if not pc.all(own).as_py():
         kept = pc.if_else(own, None, ids)
     return table.set_column(table.schema.get_field_index(ID), ID, kept)
+
+
+def own_ids(source: Column, seq: Any) -> Any:
+    """`source:seq` as Arrow texts, the ids of events that have been given none."""
+    numbers = seq.cast(pa.string())
+    if len(source.dictionary) == 1 and source.valid is None:  # a third of the time of joining
+        return pc.binary_replace_slice(numbers, 0, 0, f"{source.dictionary[0]}:")
+    return pc.binary_join_element_wise(array_of(source), numbers, ":")
 
 
 def _column(kind: Kind, values: Any) -> Column:
