@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from concordant.spark.job import Job
 from concordant.spark.normalise import bucket
 from concordant.spark.relations import answer_schema
-from concordant.spark.rows import SEQ, SOURCE, TIME, row_schema, table_of
+from concordant.spark.rows import SEQ, SOURCE, TIME, gathered, row_schema, table_of
 from concordant.spark.step import Bucket, counted
 from concordant.spark.warm import settle, unpacked_job
 
@@ -40,22 +40,9 @@ def task(packed: bytes) -> Callable[[Iterable[Any]], Iterator[Any]]:
     def run(batches: Iterable[Any]) -> Iterator[Any]:
         job = unpacked_job(packed)
         whole = Bucket(job)
-        for table in _chunks(job, batches):
-            yield from whole.take(table).to_batches()
+        for group in gathered(batches, _CHUNK):
+            yield from whole.take(table_of(group, row_schema(job))).to_batches()
         yield from counted(whole, b"").to_batches()
         settle()
 
     return run
-
-
-def _chunks(job: Job, batches: Iterable[Any]) -> Iterator[Any]:
-    waiting: list[Any] = []
-    count = 0
-    for batch in batches:
-        waiting.append(batch)
-        count += batch.num_rows
-        if count >= _CHUNK:
-            yield table_of(waiting, row_schema(job))
-            waiting, count = [], 0
-    if waiting:
-        yield table_of(waiting, row_schema(job))

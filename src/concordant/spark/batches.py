@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -16,19 +18,20 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType
 
-from concordant.correlate.columns import Batch, Column
-from concordant.files.subscriptions import Question
+from concordant.correlate.columns import Batch
+from concordant.files.order import in_order
+from concordant.files.subscriptions import Question, checked_question
 from concordant.files.write import array_of
 from concordant.model.event import Event, OrderKey
-from concordant.model.kind import Kind
 from concordant.model.relation import Relation
 from concordant.model.subscription import Subscription
 from concordant.spark.correlate import ask
+from concordant.spark.job import make_job
+from concordant.spark.numbered import answers_of, task_count
 from concordant.spark.relations import key_and_ordinal
-from concordant.spark.scan import Scan, answers_of, spooled
+from concordant.spark.spool import share, write_shares
 
 
 def correlate_on(
@@ -47,20 +50,17 @@ def relations_on(
     session: Any, batch: Batch, subscriptions: Sequence[Subscription], *, question: Question = ""
 ) -> Iterator[DataFrame]:
     """The same as a DataFrame like that of `correlate`, until the events are let go of."""
-    tables = {name: _table(batch, name) for name in batch.topics}
-    schemas = {
-        name: session.createDataFrame([], from_arrow_schema(_plain(table.slice(0, 0)).schema))
-        for name, table in tables.items()
-    }
-    asked = ask(schemas, subscriptions, question=question).relations_only()
-    with TemporaryDirectory(prefix="concordant-") as folder:
-        scan = spooled(asked.inputs, list(tables.values()), folder, asked.job)
-        if isinstance(scan, Scan):
-            yield answers_of(scan, asked.job)
-        else:
-            frames = {name: session.createDataFrame(_plain(one)) for name, one in tables.items()}
-            asked = ask(frames, subscriptions, question=question).relations_only()
-            yield asked.answers("jvm")
+    good, derived = checked_question(subscriptions, batch.topics, question=question)
+    job = make_job(good, batch.topics, derived).relations_only()
+    count = task_count(session, job)
+    if isinstance(count, str):  # the tasks do not see what this process sees
+        frames = {name: session.createDataFrame(_table(batch, name)) for name in batch.topics}
+        yield ask(frames, subscriptions, question=question).relations_only().answers("jvm")
+        return
+    with TemporaryDirectory(prefix="concordant-") as name:
+        folder = Path(name)
+        write_shares(in_order(batch), job, folder, count)
+        yield answers_of(session, count, job, partial(share, folder))
 
 
 def _place(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -70,34 +70,18 @@ def _place(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _table(batch: Batch, topic: str) -> Any:
-    """The events of one topic as a table of their own attributes, texts as codes."""
+    """The events of one topic as a table of their own attributes."""
     mine = batch.take(np.flatnonzero(batch.topic == batch.topic_names.index(topic)))
     columns = {
-        "source": _coded(mine.source),
+        "source": array_of(mine.source),
         "seq": pa.array(mine.seq),
         "time": pa.array(mine.time),
     }
     if mine.ids is not None:
         columns["id"] = array_of(mine.ids)
     for name, kind in batch.topics[topic].attributes.items():
-        columns[name] = _coded(mine.attributes[name, kind])
+        columns[name] = array_of(mine.attributes[name, kind])
     return pa.table(columns)
-
-
-def _coded(column: Column) -> Any:
-    if column.kind is not Kind.STRING:
-        return array_of(column)
-    mask = None if column.valid is None else ~column.valid
-    codes = pa.array(column.values, pa.int32(), mask=mask)
-    return pa.DictionaryArray.from_arrays(codes, pa.array(column.dictionary, pa.string()))
-
-
-def _plain(table: Any) -> Any:
-    """The same table with its texts written out."""
-    for index, field in enumerate(table.schema):
-        if pa.types.is_dictionary(field.type):
-            table = table.set_column(index, field.name, table.column(index).cast(pa.string()))
-    return table
 
 
 def _relation(row: dict[str, Any], slots: Sequence[str]) -> Relation:

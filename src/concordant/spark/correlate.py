@@ -19,7 +19,7 @@ from concordant.files.part import Names
 from concordant.files.subscriptions import Question, checked_question, read_subscriptions
 from concordant.model.emission import emitters
 from concordant.spark import batch, state_store
-from concordant.spark.job import Job, Shape, SlotColumn, make_job
+from concordant.spark.job import Job, SlotColumn, make_job
 from concordant.spark.normalise import travelling
 from concordant.spark.release import Release, duration_us, release_of
 from concordant.spark.scan import Scan, scan_of
@@ -43,8 +43,7 @@ class Asked:
 
     def relations_only(self) -> Asked:
         """The same question, answered with nothing but relations: by slot where that can be."""
-        shape: Shape = "slots" if self.job.slots else "relations"
-        return replace(self, job=replace(self.job, shape=shape))
+        return replace(self, job=self.job.relations_only())
 
     def rows(self) -> DataFrame:
         """The rows that travel."""

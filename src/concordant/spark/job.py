@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -123,6 +123,10 @@ class Job:
             if kinds.get(name, Kind.NULL) is kind
         ]
         return tuple(own)
+
+    def relations_only(self) -> Job:
+        """The same question, answered with nothing but relations: by slot where that can be."""
+        return replace(self, shape="slots" if self.slots else "relations")
 
     @cached_property
     def ranks(self) -> Mapping[str, int]:

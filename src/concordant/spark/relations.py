@@ -142,12 +142,11 @@ def _stage_table(job: Job, found: Found, stage: int, paths: _Paths | None) -> An
     count, listed = len(records), len(records.events)
     wanted, place = _used(np.concatenate([records.events, records.row]), records.rows.count)
     events = records.rows.keep(wanted).batches()[0]
-    completing = events.take(place[listed:])
-    base = found.base.take(records.at - found.base_position)
-    columns = _identities(job, found, stage, completing)
+    columns = _identities(job, found, stage, events, place[listed:])
+    at, base = records.at - found.base_position, found.base
     rank = _ranks(job, found, stage) if paths is None else paths.ranks(stage)
     tie = pa.StructArray.from_arrays(
-        [array_of(base.source), pa.array(base.seq), rank], fields=list(TIE)
+        [array_of(base.source.take(at)), pa.array(base.seq[at]), rank], fields=list(TIE)
     )
     known = _events(job, events)
     if job.shape == "slots":
@@ -157,7 +156,7 @@ def _stage_table(job: Job, found: Found, stage: int, paths: _Paths | None) -> An
         shown = [pa.ListArray.from_arrays(starts, known.take(pa.array(place[:listed])))]
     aside = [pa.nulls(count, kind) for _, kind in _ASIDE] if job.shape == "answers" else []
     return pa.table(
-        [*aside, *columns, pa.array(base.time, INSTANT), tie, *shown], schema=answer_schema(job)
+        [*aside, *columns, pa.array(base.time[at], INSTANT), tie, *shown], schema=answer_schema(job)
     )
 
 
@@ -204,90 +203,105 @@ def _slots(job: Job, events: Any, conjunction: Array, start: Array, place: Array
 # --- who a relation is ----------------------------------------------------------------------------
 
 
-def _identities(job: Job, found: Found, stage: int, completing: Batch) -> list[Any]:
+def _identities(job: Job, found: Found, stage: int, events: Batch, completing: Array) -> list[Any]:
     """Columns subscription, conjunction, key, position, id."""
     records = found.stages[stage]
-    order = np.argsort(records.subscription, kind="stable")
     pieces: list[list[Any]] = []
-    for plan, rows in _by_subscription(found, stage, order):
-        numbers = np.array([one.number for one in plan.conjunctions], np.int32)
-        conjunction = pa.array(numbers[records.conjunction[rows]])
-        names = pa.nulls(len(rows), pa.string()).fill_null(plan.name)
-        key, text = _keys(found.plan, plan, completing.take(rows))
-        ids = pc.binary_join_element_wise(
-            f"{plan.name}/", conjunction.cast(pa.string()), text, "/",
-            pa.array(records.ordinal[rows]).cast(pa.string()), "",
-        )  # fmt: skip
-        pieces.append([names, conjunction, key, pa.array(records.position[rows]), ids])
-    back = np.empty(len(order), np.int64)
-    back[order] = np.arange(len(order))
-    columns = [pa.concat_arrays(column) for column in zip(*pieces, strict=True)]
-    return columns if len(pieces) == 1 else [column.take(pa.array(back)) for column in columns]
+    order: list[Array] = []
+    for plan, rows in _by_subscription(found, stage):
+        numbers = [one.number for one in plan.conjunctions]
+        conjunction = records.conjunction[rows]
+        heads = pa.array([f"{plan.name}/{number}" for number in numbers])
+        key, text = _keys(found.plan, plan, events, completing[rows])
+        ordinal = pa.array(records.ordinal[rows]).cast(pa.string())
+        ids = pc.binary_join_element_wise(heads.take(pa.array(conjunction)), text, ordinal, "")
+        pieces.append(
+            [
+                pa.nulls(len(conjunction), pa.string()).fill_null(plan.name),
+                pa.array(np.array(numbers, np.int32)[conjunction]),
+                key,
+                pa.array(records.position[rows]),
+                ids,
+            ]
+        )
+        order.append(rows)
+    if len(pieces) == 1:
+        return pieces[0]
+    back = pa.array(np.argsort(np.concatenate(order), kind="stable"))
+    return [pa.concat_arrays(column).take(back) for column in zip(*pieces, strict=True)]
 
 
-def _by_subscription(
-    found: Found, stage: int, order: Array
-) -> Iterator[tuple[SubscriptionPlan, Array]]:
-    which = found.stages[stage].subscription[order]
-    cuts = np.flatnonzero(np.diff(which)) + 1
-    for rows in np.split(order, cuts):
-        index = int(found.stages[stage].subscription[rows[0]])
-        yield found.plan.subscriptions[found.first[stage] + index], rows
+def _by_subscription(found: Found, stage: int) -> Iterator[tuple[SubscriptionPlan, Array]]:
+    """The relations of each subscription that has any."""
+    which = found.stages[stage].subscription
+    if which[0] == which[-1] and bool((which == which[0]).all()):
+        split = [np.arange(len(which))]
+    else:
+        order = np.argsort(which, kind="stable")
+        split = np.split(order, np.flatnonzero(np.diff(which[order])) + 1)
+    for rows in split:
+        yield found.plan.subscriptions[found.first[stage] + int(which[rows[0]])], rows
 
 
-def _keys(plan: Plan, one: SubscriptionPlan, completing: Batch) -> tuple[Any, Any]:
-    """The partition values as lists of text, and as JSON text for ids."""
-    count = len(completing)
+def _keys(plan: Plan, one: SubscriptionPlan, events: Batch, rows: Array) -> tuple[Any, Any]:
+    """The partition values of events as lists of text, and as JSON text between slashes for ids."""
+    count = len(rows)
     names = one.subscription.partition_by
     if not names:
         nothing = pa.array(np.zeros(count + 1, np.int32))
         lists = pa.ListArray.from_arrays(nothing, pa.array([], pa.string()))
-        return lists, pa.nulls(count, pa.string()).fill_null("")
+        return lists, pa.nulls(count, pa.string()).fill_null("/")
+    before = ["[", *[","] * (len(names) - 1)]
+    after = [*[""] * (len(names) - 1), "]/"]
     texts, parts = [], []
-    for name in names:
+    for name, left, right in zip(names, before, after, strict=True):
         kinds = [plan.schemas[topic].kind(name) for topic in one.subscription.topics]
         kind = next((k for k in kinds if k is not None and k is not Kind.NULL), Kind.NULL)
-        values, codes = _distinct(completing, name, kind)
+        values, codes = _distinct(events, rows, name, kind)
         shown = [_plain(value) for value in values]
         text = [v if v is None or isinstance(v, str) else _json(v) for v in shown]
         taken = pa.array(codes)
         texts.append(pa.array(text, pa.string()).take(taken))
-        parts.append(pa.array([_json(v) for v in shown], pa.string()).take(taken))
-    flat = pa.concat_arrays(texts)
+        json = [f"{left}{_json(v)}{right}" for v in shown]
+        parts.append(pa.array(json, pa.string()).take(taken))
     width = len(names)
-    woven = np.arange(count)[:, None] + count * np.arange(width)
+    flat = texts[0]
+    if width > 1:
+        woven = np.arange(count)[:, None] + count * np.arange(width)
+        flat = pa.concat_arrays(texts).take(pa.array(woven.ravel()))
     lists = pa.ListArray.from_arrays(
-        pa.array(np.arange(0, count * width + 1, width), pa.int32()),
-        flat.take(pa.array(woven.ravel())),
+        pa.array(np.arange(0, count * width + 1, width), pa.int32()), flat
     )
-    joined = parts[0] if width == 1 else pc.binary_join_element_wise(*parts, ",")
-    return lists, pc.binary_join_element_wise("[", joined, "]", "")
+    return lists, parts[0] if width == 1 else pc.binary_join_element_wise(*parts, "")
 
 
-def _distinct(batch: Batch, name: str, kind: Kind) -> tuple[list[Value], Array]:
-    """The distinct values of an attribute and each row's place among them."""
+def _distinct(events: Batch, rows: Array, name: str, kind: Kind) -> tuple[list[Value], Array]:
+    """Values of an attribute, each once, and for rows the place of theirs among them."""
     if name == "time":
-        column = Column(Kind.INT, batch.time)
+        column = Column(Kind.INT, events.time[rows])
     elif name == "seq":
-        column = Column(Kind.INT, batch.seq)
+        column = Column(Kind.INT, events.seq[rows])
     elif name == "source":
-        column = batch.source
+        column = events.source.take(rows)
+    elif (name, kind) in events.attributes:
+        column = events.attributes[name, kind].take(rows)
     else:
-        empty = Column(Kind.NULL, np.zeros(len(batch), np.bool_))
-        column = batch.attributes.get((name, kind), empty)
-    valid = np.ones(len(batch), np.bool_) if column.valid is None else column.valid
+        return [None], np.zeros(len(rows), np.int64)
     if column.kind is Kind.NULL:
-        return [None], np.zeros(len(batch), np.int64)
-    values = column.values
+        return [None], np.zeros(len(rows), np.int64)
+    values, valid = column.values, column.valid
+    if column.kind is Kind.STRING and len(column.dictionary) <= len(rows):
+        return [*column.dictionary, None], np.where(values < 0, len(column.dictionary), values)
     if column.kind is Kind.FLOAT:  # NaN is no value, and the two zeros are one
-        valid = valid & ~np.isnan(values)
+        number = ~np.isnan(values)
+        valid = number if valid is None else valid & number
         values = np.where(valid, values, 0.0) + 0.0
     encoded = pa.array(values).dictionary_encode()
     found, codes = encoded.dictionary.to_numpy(zero_copy_only=False), encoded.indices.to_numpy()
     listed: list[Value] = found.tolist()
     if column.kind is Kind.STRING:
         listed = [column.dictionary[code] if code >= 0 else None for code in found]
-    return [*listed, None], np.where(valid, codes, len(listed))
+    return [*listed, None], codes if valid is None else np.where(valid, codes, len(listed))
 
 
 def _plain(value: Value) -> Value:

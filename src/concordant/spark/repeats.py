@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from concordant.correlate.columns import Array, Batch
 from concordant.files.write import array_of
+from concordant.spark.rows import own_ids
 
 _BETWEEN = "\x1f"
 """Between an id and the partition values that it belongs to."""
@@ -62,8 +63,7 @@ def event_ids(batch: Batch) -> Any:
     """The ids of events as an Arrow array: the given ones, else source and seq."""
     if batch.ids is not None and batch.ids.valid is None:
         return array_of(batch.ids)
-    own = pa.array(batch.seq).cast(pa.string())
-    ids = pc.binary_join_element_wise(array_of(batch.source), own, ":")
+    ids = own_ids(batch.source, pa.array(batch.seq))
     return ids if batch.ids is None else pc.coalesce(array_of(batch.ids), ids)
 
 

@@ -2,16 +2,15 @@
 
 Every task scans all files, of each only the columns that travel, and keeps the rows of its own
 partitions. With few tasks that costs less than moving every row through the JVM and a shuffle.
-Tables of this process are written to such files for them (`spooled`). Where the input is anything
-but plain Parquet files that every task can see, or is too large for that, rows travel as
-`normalise` says. Either way the answers are the same.
+Where the input is anything but plain Parquet files that every task can see, or is too large for
+that, rows travel as `normalise` says. Either way the answers are the same.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import unquote, urlparse
 
@@ -20,14 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from concordant.correlate.columns import Array
-from concordant.files.arrow import filled, texts_of
 from concordant.model.kind import Kind
+from concordant.spark import numbered
 from concordant.spark.job import Job
 from concordant.spark.layout import SubscriptionSet
-from concordant.spark.relations import answer_schema
 from concordant.spark.rows import (
     ID,
     SEQ,
@@ -40,8 +37,8 @@ from concordant.spark.rows import (
     without_own_ids,
 )
 from concordant.spark.schema import Field, Input
-from concordant.spark.step import Bucket, counted, in_total_order
-from concordant.spark.warm import settle, unpacked_job
+from concordant.spark.share import owners
+from concordant.spark.step import CHUNK, DICTIONARY_MAX, in_total_order
 
 TASK_COUNT_MAX = 8
 """With more tasks, each reading everything costs more than a shuffle."""
@@ -52,11 +49,9 @@ BYTES_MAX = 1 << 29
 FILE_COUNT_MAX = 1_000
 """Files whose footers are read before the job starts."""
 
-_CHUNK = 1 << 18
 _PIECE = 1 << 16
 
 _CODED = pa.dictionary(pa.int32(), pa.string())
-_DICTIONARY_MAX = _CHUNK // 8
 
 _TYPES = {
     "boolean": (pa.bool_(),),
@@ -74,7 +69,6 @@ _TYPES = {
 """Types of Spark, and of Arrow for the same column of a file."""
 
 _INSTANT = pa.timestamp("us")
-_SPOOL = ".arrow"
 
 
 @dataclass(frozen=True)
@@ -113,9 +107,11 @@ class Scan:
 def scan_of(inputs: Sequence[Input], job: Job) -> Scan | str:
     """How tasks could read the inputs themselves, or why they do not."""
     session = inputs[0].frame.sparkSession
-    task_count = _task_count(session, job)
+    task_count = numbered.task_count(session, job)
     if isinstance(task_count, str):
         return task_count
+    if task_count > TASK_COUNT_MAX:
+        return f"{task_count} tasks would each read every file, and {TASK_COUNT_MAX} may"
     found: list[Files] = []
     size = 0
     for one in inputs:
@@ -132,56 +128,16 @@ def scan_of(inputs: Sequence[Input], job: Job) -> Scan | str:
     return Scan(session, tuple(found), task_count)
 
 
-def spooled(inputs: Sequence[Input], tables: Sequence[Any], folder: str, job: Job) -> Scan | str:
-    """Tables of this process, written to a folder for the tasks; or why they cannot read it."""
-    session = inputs[0].frame.sparkSession
-    task_count = _task_count(session, job)
-    if isinstance(task_count, str):
-        return task_count
-    found = []
-    for number, (one, table) in enumerate(zip(inputs, tables, strict=True)):
-        path = f"{folder}/{number}{_SPOOL}"
-        with pa.ipc.new_file(path, table.schema) as writer:
-            writer.write_table(table)
-        found.append(_as_read(one, job, (path,)))
-    return Scan(session, tuple(found), task_count)
-
-
-def _task_count(session: Any, job: Job) -> int | str:
-    if not isinstance(session, SparkSession):
-        return "the session is a remote one"
-    context = session.sparkContext
-    if not (context.master or "").startswith("local"):
-        return "workers may run where the files are not"
-    count: int = context.defaultParallelism if any(one.key for one in job.sets) else len(job.sets)
-    if count > TASK_COUNT_MAX:
-        return f"{count} tasks would each read every file, and {TASK_COUNT_MAX} may"
-    return count
-
-
 def answers_of(scan: Scan, job: Job) -> DataFrame:
     """Everything that a job answers to the rows of files."""
-    numbers = scan.session.range(0, scan.task_count, 1, scan.task_count)
-    run = task(scan.inputs, scan.task_count, job.packed)
-    return numbers.mapInArrow(run, from_arrow_schema(answer_schema(job)))
+    read = partial(_chunks, scan.inputs, scan.task_count)
+    return numbered.answers_of(scan.session, scan.task_count, job, read)
 
 
-def task(
-    inputs: Sequence[Files], task_count: int, packed: bytes
-) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """What the task with a number does."""
-
-    def run(batches: Iterable[Any]) -> Iterator[Any]:
-        job = unpacked_job(packed)
-        for number in (int(one) for batch in batches for one in batch.column(0).to_numpy()):
-            whole = Bucket(job)
-            table = in_total_order(rows_of(inputs, number, task_count, job))
-            for start in range(0, table.num_rows, _CHUNK):
-                yield from whole.take(table.slice(start, _CHUNK)).to_batches()
-            yield from counted(whole, b"").to_batches()
-        settle()
-
-    return run
+def _chunks(inputs: Sequence[Files], task_count: int, number: int, job: Job) -> Iterator[Any]:
+    table = in_total_order(rows_of(inputs, number, task_count, job))
+    for start in range(0, table.num_rows, CHUNK):
+        yield table.slice(start, CHUNK)
 
 
 def rows_of(inputs: Sequence[Files], number: int, task_count: int, job: Job) -> Any:
@@ -193,8 +149,8 @@ def rows_of(inputs: Sequence[Files], number: int, task_count: int, job: Job) -> 
         for rows in (_travelling(one, piece, job) for piece in pieces):
             for index, subscriptions in enumerate(job.sets):
                 mine = _wanted(rows, subscriptions, job)
-                owner = _hashed(rows, subscriptions, job) + np.uint64(index)
-                mine &= owner % np.uint64(task_count) == number
+                if task_count > 1:
+                    mine &= owners(rows, job, index, task_count) == number
                 kept = without_own_ids(rows.filter(pa.array(mine)))
                 chosen = pa.array(np.full(kept.num_rows, index, np.int32))
                 found.append(kept.add_column(0, SET, chosen).cast(schema))
@@ -213,7 +169,7 @@ def _scanned_schema(job: Job) -> Any:
 def _without_long_dictionaries(table: Any) -> Any:
     """Texts that hardly ever come again are texts: each chunk would carry all of them along."""
     for index, field in enumerate(table.schema):
-        if field.type == _CODED and len(table.column(index).chunk(0).dictionary) > _DICTIONARY_MAX:
+        if field.type == _CODED and len(table.column(index).chunk(0).dictionary) > DICTIONARY_MAX:
             table = table.set_column(index, field.name, table.column(index).cast(pa.string()))
     return table.combine_chunks()
 
@@ -294,9 +250,6 @@ def _fields(given: Input, files: Files) -> list[Field]:
 
 def _pieces(path: str, columns: list[str], ids: str) -> Iterator[Any]:
     """The rows of a file, in pieces whose columns stay near the processor; texts may be codes."""
-    if path.endswith(_SPOOL):
-        yield pa.ipc.open_file(pa.memory_map(path)).read_all().select(columns)
-        return
     with pq.ParquetFile(path) as file:
         types = {one.name: one.type for one in file.schema_arrow}
     texts = [one for one in columns if one != ids and types.get(one) in _TYPES["string"]]
@@ -400,34 +353,3 @@ def _wanted(rows: Any, one: SubscriptionSet, job: Job) -> Array:
     wanted = pc.is_in(topics, value_set=pa.array([*codes, None], pa.int32()))
     found: Array = np.array(wanted.to_numpy())
     return found
-
-
-def _hashed(rows: Any, one: SubscriptionSet, job: Job) -> Array:
-    """A number that rows of one partition share."""
-    found = np.zeros(rows.num_rows, np.uint64)
-    for name in one.key:
-        if name in (SOURCE, SEQ, TIME):
-            columns = [name]
-        else:
-            columns = [attribute_column(n, kind) for n, kind in job.columns if n == name]
-        for column in columns:
-            with np.errstate(over="ignore"):
-                found = found * np.uint64(31) + _mixed(rows.column(column))
-    return found
-
-
-def _mixed(values: Any) -> Array:
-    """Each value as a number in which all its bits count; null is 0."""
-    if pa.types.is_dictionary(values.type):
-        column = texts_of(values)
-        hashes = [zlib.crc32(text.encode()) for text in column.dictionary]
-        words = np.array([*hashes, 0], np.uint64)[column.values]
-    elif pa.types.is_floating(values.type):  # NaN counts as null, and the two zeros are one value
-        numbers = filled(values, 0.0).to_numpy() + 0.0
-        words = np.where(np.isnan(numbers), 0.0, numbers).view(np.uint64)
-    else:
-        words = filled(values.cast(pa.int64()), 0).to_numpy().view(np.uint64)
-    words = words ^ (words >> np.uint64(32))
-    words = words * np.uint64(0x9E3779B97F4A7C15)
-    mixed: Array = words ^ (words >> np.uint64(29))
-    return mixed

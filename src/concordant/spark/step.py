@@ -38,8 +38,11 @@ from concordant.spark.rows import (
 )
 from concordant.spark.state import BucketState, seal, unseal
 
-_CHUNK = 1 << 18
+CHUNK = 1 << 18
 """Rows given to the kernel at once: its work space stays small, its relations come in pieces."""
+
+DICTIONARY_MAX = CHUNK // 8
+"""Texts that come as codes are no more than this: each chunk carries all of them along."""
 
 RELATIONS = "relations of "
 """Before the name of a subscription: how a count of its relations is called."""
@@ -75,8 +78,8 @@ class Bucket:
                 continue
             if len(self.job.sets) > 1:
                 mine = table.filter(pa.compute.equal(table.column(SET), index))
-            for start in range(0, mine.num_rows, _CHUNK):
-                tables += self._take(index, mine.slice(start, _CHUNK))
+            for start in range(0, mine.num_rows, CHUNK):
+                tables += self._take(index, mine.slice(start, CHUNK))
         return pa.concat_tables([answer_schema(self.job).empty_table(), *tables])
 
     def _take(self, index: int, table: Any) -> list[Any]:
