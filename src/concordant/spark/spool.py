@@ -35,14 +35,13 @@ from concordant.spark.share import owners
 from concordant.spark.step import CHUNK, DICTIONARY_MAX
 
 _CODE = np.int16
-_SMALL = pa.int16()
-"""Of sets, topics and texts: enough for `TOPIC_COUNT_MAX` and `DICTIONARY_MAX`."""
+"""Of topics and texts: enough for `TOPIC_COUNT_MAX` and `DICTIONARY_MAX`."""
 
 
 def write_shares(batch: Batch, job: Job, folder: Path, task_count: int) -> None:
     """The rows of an ordered batch that a job wants, to a file per task."""
     rows = _travelling(batch, job)
-    schema = rows.schema.insert(0, pa.field(SET, _SMALL))
+    schema = rows.schema.insert(0, pa.field(SET, pa.int32()))
     tasks = [
         np.zeros(0, _CODE) if task_count == 1 else owners(rows, job, index, task_count)
         for index in range(len(job.sets))
@@ -55,7 +54,7 @@ def write_shares(batch: Batch, job: Job, folder: Path, task_count: int) -> None:
         for start in range(0, rows.num_rows, CHUNK):  # in pieces that stay near the processor
             for index, task in enumerate(tasks):
                 piece = rows.slice(start, CHUNK)
-                chosen = pa.array(np.full(piece.num_rows, index, _CODE))
+                chosen = pa.array(np.full(piece.num_rows, index, np.int32))
                 piece = piece.add_column(0, schema.field(0), chosen)
                 parts = _parted(piece, task[start : start + CHUNK], job.sets[index].topics, job)
                 for number, part in parts:
