@@ -63,6 +63,9 @@ ONCE_BROKEN = (
     (2572, "stamped"),
     (10, "replaced"),  # a new leader takes again a part of what its log has
     (2085, "storm"),  # a mark that was read in a life that ended
+    (3649, "storm"),  # the oracle compared a log with one that had let go of all of it
+    (4670, "storm"),
+    (6950, "storm"),
 )
 
 

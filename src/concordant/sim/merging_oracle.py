@@ -108,7 +108,7 @@ def _one_log(parts: dict[str, list[Part]]) -> Verdict:
         for one in replicas:
             for other in replicas:
                 start = max(one.replica.base, other.replica.base)
-                end = min(one.replica.commit, other.replica.commit)
+                end = max(start, min(one.replica.commit, other.replica.commit))
                 mine = one.replica.entries[start - one.replica.base : end - one.replica.base]
                 theirs = other.replica.entries[start - other.replica.base :]
                 checked += len(mine)
