@@ -101,8 +101,7 @@ REPLICA_COUNT = len(REPLICAS)
 LOGS = ReplicationOptions(beat_us=200 * MILLISECOND, elect_us=SECOND)
 TICK_US, REPEAT_US, IDLE_US = 50 * MILLISECOND, 100 * MILLISECOND, SECOND
 """Waiting times of replicated logs, and of ordered merging. Links between nodes lose nothing while
-both live, so what is repeated before an answer can be there only adds to the load. Who asks again
-because it is idle begins to wait anew, so idleness has to be longer than patience."""
+both live, so what is repeated before an answer can be there only adds to the load."""
 
 # --- the entries ----------------------------------------------------------------------------------
 
