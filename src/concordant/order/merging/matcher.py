@@ -6,7 +6,7 @@ to another subscriber of the same conjunction, which then finds the same relatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import count
 from typing import Protocol
 
@@ -90,5 +90,3 @@ class Correlating:
 
 _events = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(tuple[Event, ...])
-
-Make = Callable[[], Matcher]
