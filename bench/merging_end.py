@@ -20,7 +20,7 @@ from bench.network_rig import over_tcp
 from concordant.deliver.correlated import Correlated
 from concordant.machine.effects import Delivery, Note
 from concordant.machine.requests import Subscribe
-from concordant.memory import collect_rarely
+from concordant.memory import as_node
 from concordant.model.subscription import Subscription
 from concordant.net.carrier import MeshCarrier
 from concordant.net.host import Place
@@ -187,5 +187,5 @@ def _say(value: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    collect_rarely()  # as nodes do
+    as_node()
     asyncio.run(main(*sys.argv[1:]))

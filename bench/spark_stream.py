@@ -61,7 +61,7 @@ def run(size: Size) -> Section:
     return Section(
         "spark-stream",
         "Streams on Spark",
-        f"`{TEXT}` over {count:,} rows in {BATCHES} micro-batches, {KEYS:,} keys, 16 buckets, "
+        f"`{TEXT}` over {count:,} rows in {BATCHES} micro-batches, {KEYS:,} keys, "
         "released by frontier; results into a sink that drops them.",
         (
             Column("adapter", "state in"),

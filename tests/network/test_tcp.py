@@ -12,7 +12,16 @@ import pytest
 import trustme
 
 from concordant.errors import UsageError
-from concordant.net.link import FRAME_BYTES_MAX, VERSION, Hello, Identity, encode_frame
+from concordant.net import mesh as module
+from concordant.net.link import (
+    FRAME_BYTES_MAX,
+    VERSION,
+    Hello,
+    Identity,
+    Link,
+    Taken,
+    encode_frame,
+)
 from concordant.net.mesh import MeshOptions
 from concordant.net.tcp import Mesh
 
@@ -138,6 +147,45 @@ async def test_a_sender_waits_for_a_receiver_that_takes_nothing() -> None:
 async def _send_many(node: Mesh, count: int) -> None:
     for _ in range(count):
         await node.send("b", bytes(1_000))
+
+
+async def test_what_was_taken_is_told_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_TOLD_S", 0.3)
+    told: list[int] = []
+    own = Link.took
+
+    def took(self: Link, count: int) -> Taken:
+        told.append(count)
+        return own(self, count)
+
+    monkeypatch.setattr(Link, "took", took)
+    b = mesh("b", {"a": 0})
+    a = mesh("a", {"b": await b.start(HOST, 0)})
+    await a.start(HOST, 0)
+    async with running(a, b), asyncio.timeout(10):
+        for _ in range(20):
+            await a.send("b", b"one by one")
+            await take(b, 1)
+        b.take()
+        while a.pending_count("b"):
+            await asyncio.sleep(0.01)
+    assert sum(told) == 20
+    assert len(told) < 20
+
+
+async def test_what_was_taken_is_told_with_what_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_TOLD_S", 60.0)
+    b = mesh("b", {"a": 0})
+    a = mesh("a", {"b": await b.start(HOST, 0)})
+    await a.start(HOST, 0)
+    async with running(a, b), asyncio.timeout(10):
+        await a.send("b", b"a question")
+        await take(b, 1)
+        b.take()
+        assert a.pending_count("b") == 1
+        await b.send("a", b"an answer")
+        await take(a, 1)
+        assert a.pending_count("b") == 0
 
 
 async def test_what_a_former_life_sent_is_not_counted_as_taken_from_the_next() -> None:

@@ -84,11 +84,16 @@ def _is_connect(master: str) -> bool:
 
 def plant(fault: str, folder: Path) -> None:
     """Break the tasks of tables and of streams, wherever the state is."""
-    for module, name in ((batch, "task"), (state_files, "_task"), (state_store, "_pack")):
+    for module, name in (
+        (batch, "task"),
+        (state_files, "packing"),
+        (state_files, "_task"),
+        (state_store, "packing"),
+    ):
         own = getattr(module, name)
 
-        def made(*arguments: Any, own: Any = own) -> Task:
-            return broken(own(*arguments), fault, str(folder))
+        def made(*arguments: Any, own: Any = own, **options: Any) -> Task:
+            return broken(own(*arguments, **options), fault, str(folder))
 
         setattr(module, name, made)
     # In the same task as the operator that holds the state, after it.

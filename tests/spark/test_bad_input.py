@@ -139,13 +139,13 @@ def test_a_file_that_vanishes_ends_the_run_and_the_next_goes_on_when_it_is_back(
     write(tmp_path, 10, 20)
     path = pipeline(tmp_path, "parquet")
     second, away = tmp_path / "in" / "1.parquet", tmp_path / "1.parquet"
-    own = Checkpoint.counted
+    own = Checkpoint.told
 
-    def counted(*arguments: Any) -> Any:
+    def telling(*arguments: Any) -> Any:
         second.rename(away)  # while the first micro-batch is at work
         return own(*arguments)
 
-    monkeypatch.setattr(Checkpoint, "counted", counted)
+    monkeypatch.setattr(Checkpoint, "told", telling)
     with pytest.raises(RunFailed) as told:
         run(spark, path)
     assert "1.parquet" in str(told.value)

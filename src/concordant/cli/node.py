@@ -11,7 +11,7 @@ import typer
 
 from concordant.cli import terminal
 from concordant.errors import ConcordantError, UsageError
-from concordant.memory import collect_rarely
+from concordant.memory import as_node
 from concordant.net.cluster import Cluster, read_cluster
 from concordant.net.node import Node
 from concordant.net.status import journal
@@ -55,7 +55,7 @@ def node(
         _show(found, json=json)
         return
     made = Node(found, name, beside=cluster.parent, place=str(cluster), say=journal(name))
-    collect_rarely()
+    as_node()
     asyncio.run(_run(made))
 
 

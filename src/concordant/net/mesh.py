@@ -1,10 +1,11 @@
 """The links of one node: connections made, kept, broken and made anew, whatever carries them.
 
 Of two nodes, the one with the smaller name connects and the other is connected to, so that there is
-one connection. A mesh hands out payloads as they arrive, and tells the peer that one was taken when
-the application asks for the next. It knows waiting times and who may come in; numbers and windows
-are the link's, how bytes travel is for `tcp` and `nats_links` to say, and what a payload means is
-unknown here.
+one connection. A mesh hands out payloads as they arrive, and one counts as taken when the
+application asks for the next. The peer is told so with what goes to it anyway, or a moment later:
+a frame for every payload would cost as much as the payloads do. A mesh knows waiting times and who
+may come in; numbers and windows are the link's, how bytes travel is for `tcp` and `nats_links` to
+say, and what a payload means is unknown here.
 """
 
 from __future__ import annotations
@@ -26,13 +27,16 @@ from concordant.net.link import (
     Hello,
     Identity,
     Link,
+    Taken,
     decode_frame,
     encode_frame,
 )
 from concordant.net.tasks import ended
 
 _TOLD_COUNT = 64
-"""A peer is told that payloads were taken after so many, or when no more are there."""
+_TOLD_SHARE = 4
+_TOLD_S = 0.02
+"""A peer is told that payloads were taken after so many, or this part of the window, or so long."""
 PAYLOAD_BYTES_MAX = FRAME_BYTES_MAX // 2
 """What is longer cannot be sent at once."""
 
@@ -89,6 +93,7 @@ class Peer:
     life: str = ""
     """Of the peer, on the last connection."""
     untold: int = 0
+    untold_bytes: int = 0
     """Payloads of this life that the application took, and the peer was not told."""
 
 
@@ -105,7 +110,9 @@ class Links(ABC):
         """From whom, in which life, its name, and the payload; bounded by the windows of all
         links."""
         self._arrival = asyncio.Event()
-        self._taking: tuple[Peer, str] | None = None
+        self._taking: tuple[Peer, str, int] | None = None
+        """The payload received last: from whom, in which life, its length."""
+        self._telling: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._stranger_count = 0
 
@@ -126,6 +133,9 @@ class Links(ABC):
 
     async def stop(self) -> None:
         """Say good-bye and close everything."""
+        if self._telling is not None:
+            self._telling.cancel()
+            self._tell_all()
         for peer in self._peers.values():
             if peer.writer is not None:
                 with contextlib.suppress(OSError):
@@ -164,27 +174,38 @@ class Links(ABC):
             self._arrival.clear()
             await self._arrival.wait()
         peer, life, name, payload = self._arrived.popleft()
-        self._taking = (peer, life) if payload else None
+        self._taking = (peer, life, len(payload)) if payload else None
         return name, payload
 
     def take(self) -> None:
         """The payload received last is done with; peers are told in groups."""
-        if self._taking is not None:
-            peer, life = self._taking
-            if life == peer.life:  # of a former life there is nobody to be told
-                peer.untold += 1
-                self._tell_taken(peer, _TOLD_COUNT)
-            self._taking = None
-        if not self._arrived:
-            for peer in self._peers.values():
-                self._tell_taken(peer, 1)
+        if self._taking is None:
+            return
+        peer, life, size = self._taking
+        self._taking = None
+        if life != peer.life:  # of a former life there is nobody to be told
+            return
+        peer.untold += 1
+        peer.untold_bytes += size
+        much = peer.untold_bytes >= self.me.window_bytes // _TOLD_SHARE
+        if peer.untold >= _TOLD_COUNT or much:
+            self._tell_taken(peer)
+        elif self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(_TOLD_S, self._tell_all)
 
-    def _tell_taken(self, peer: Peer, count_min: int) -> None:
-        if peer.untold >= count_min:
-            taken = peer.link.took(peer.untold)
-            peer.untold = 0
-            if peer.writer is not None and peer.link.is_open:
-                peer.writer.write(encode_frame(taken))
+    def _tell_all(self) -> None:
+        self._telling = None
+        for peer in self._peers.values():
+            self._tell_taken(peer)
+
+    def _tell_taken(self, peer: Peer) -> None:
+        if peer.untold and peer.writer is not None and peer.link.is_open:
+            peer.writer.write(self._taken(peer))
+
+    def _taken(self, peer: Peer) -> bytes:
+        taken = peer.link.took(peer.untold)
+        peer.untold = peer.untold_bytes = 0
+        return encode_frame(taken)
 
     @property
     def peers(self) -> list[str]:
@@ -302,7 +323,7 @@ class Links(ABC):
         assert peer.link.peer is not None
         life = peer.link.peer.life
         if life != peer.life:
-            peer.life, peer.untold = life, 0
+            peer.life, peer.untold, peer.untold_bytes = life, 0, 0
         peer.writer = writer
         peer.work.set()
         self._arrived.append((peer, life, name, b""))
@@ -323,8 +344,9 @@ class Links(ABC):
                     for payload in peer.link.receive(frame):
                         self._arrived.append((peer, life, name, payload))
                         self._arrival.set()
-                    peer.room.set()
-                    peer.work.set()
+                    if isinstance(frame, Taken):
+                        peer.room.set()
+                        peer.work.set()
                     if sending.done():
                         return
         finally:
@@ -338,9 +360,11 @@ class Links(ABC):
             while True:
                 await peer.work.wait()
                 peer.work.clear()
-                for frame in peer.link.due():
-                    writer.write(encode_frame(frame))
-                await writer.drain()
+                frames = [encode_frame(frame) for frame in peer.link.due()]
+                if frames:
+                    told = [self._taken(peer)] if peer.untold else []
+                    writer.write(b"".join(told + frames))
+                    await writer.drain()
         finally:
             alive.cancel()
 

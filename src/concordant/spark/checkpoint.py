@@ -2,7 +2,7 @@
 
     job.json                    the subscriptions with their generations, release, buckets
     commits/N.json              what micro-batch N did; there only when its results are written
-    state/BUCKET/N.state        what a bucket counted in micro-batch N, a line; then its state
+    state/BUCKET/N.state        what a bucket tells of micro-batch N, a line; then its state
 
 Everything is written beside its name and renamed, so a reader sees it whole or not at all. State N
 is made from state N-1 and the rows of N alone, so a micro-batch that is run again writes the same
@@ -23,7 +23,7 @@ from concordant.language import parse
 from concordant.model.emission import emitters
 from concordant.model.subscription import Subscription
 
-VERSION = 2
+VERSION = 3
 FINAL = 2**62
 """The number of the micro-batch that releases what is left when the input is complete."""
 
@@ -53,6 +53,14 @@ class Commit(msgspec.Struct):
     counts: dict[str, int] = {}
     """What was done since the checkpoint began, this micro-batch included."""
     seconds: float = 0.0
+
+
+class Told(msgspec.Struct):
+    """What a bucket tells of a micro-batch, or all of them together."""
+
+    counts: dict[str, int] = {}
+    marks: dict[str, int] = {}
+    """How far each source has come: the same in all buckets."""
 
 
 class Checkpoint:
@@ -165,29 +173,29 @@ class Checkpoint:
         whole = self._state_path(bucket, max(versions)).read_bytes()
         return whole[whole.find(b"\n") + 1 :]
 
-    def write_state(
-        self, bucket: int, batch: int, state: bytes, counts: Mapping[str, int] | None = None
-    ) -> None:
-        """The state of a bucket after a micro-batch, and what it counted there.
+    def write_state(self, bucket: int, batch: int, state: bytes, told: Told | None = None) -> None:
+        """The state of a bucket after a micro-batch, and what it tells of that.
 
         States that nobody can need any more go.
         """
-        line = msgspec.json.encode(counts or {}) + b"\n"
+        line = msgspec.json.encode(told or Told()) + b"\n"
         _write(self._state_path(bucket, batch), line + state)
         older = sorted(number for number in self._versions(bucket) if number < batch)
         for number in older[:-1]:
             self._state_path(bucket, number).unlink(missing_ok=True)
 
-    def counted(self, batch: int, bucket_count: int) -> Counter[str] | None:
-        """What all buckets counted in a micro-batch; None if one has not been there."""
+    def told(self, batch: int, bucket_count: int) -> Told | None:
+        """What all buckets tell of a micro-batch; None if one has not been there."""
         total: Counter[str] = Counter()
+        one = Told()
         for bucket in range(bucket_count):
             try:
                 with self._state_path(bucket, batch).open("rb") as stream:
-                    total.update(msgspec.json.decode(stream.readline(), type=dict[str, int]))
+                    one = msgspec.json.decode(stream.readline(), type=Told)
             except FileNotFoundError:
                 return None
-        return total
+            total.update(one.counts)
+        return Told(dict(total), one.marks)
 
     def _versions(self, bucket: int) -> list[int]:
         folder = self.folder / "state" / str(bucket)

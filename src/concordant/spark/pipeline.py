@@ -73,7 +73,8 @@ class Streaming(msgspec.Struct, forbid_unknown_fields=True):
     """When an available-now run has read everything: keep what waits, or release it for good."""
     batches_max: int | None = None
     adapter: Literal["files", "store"] = "files"
-    buckets: int = 16
+    buckets: int | None = None
+    """Parts that the state is kept in, and the most tasks there can be; chosen by the cores."""
 
 
 class Sink(msgspec.Struct, forbid_unknown_fields=True):
@@ -226,8 +227,9 @@ def _check(pipeline: Pipeline, place: str) -> None:
     if pipeline.stream is not None:
         release_of_stream(pipeline.stream)
         trigger_of(pipeline.stream)
-        if not 1 <= pipeline.stream.buckets <= 4096:
-            refuse("stream, buckets: from 1 to 4096", "16 is a good number")
+        buckets = pipeline.stream.buckets
+        if buckets is not None and not 1 <= buckets <= 4096:
+            refuse("stream, buckets: from 1 to 4096", "leave it out: four for each core")
         if pipeline.spark.master.startswith("sc://"):
             refuse(
                 "stream: a pipeline that streams does not run through Spark Connect, whose server "

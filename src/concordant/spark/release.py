@@ -55,6 +55,10 @@ class Release(msgspec.Struct, frozen=True):
         )
 
 
+EVERYTHING = Release("log")
+"""Nothing waits, in whichever order it is: for the end of the input."""
+
+
 def release_of(text: str, *, sources: Iterable[str] = (), idle: str | None = None) -> Release:
     """A release mode from its words.
 

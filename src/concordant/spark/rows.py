@@ -65,6 +65,24 @@ def table_of(batches: Iterable[Any], schema: Any) -> Any:
     return pa.Table.from_batches(found).cast(schema) if found else schema.empty_table()
 
 
+def packed(table: Any) -> bytes:
+    """Rows as bytes."""
+    sink = pa.BufferOutputStream()
+    pack(table, sink)
+    return bytes(sink.getvalue())
+
+
+def pack(table: Any, sink: Any) -> None:
+    """Rows as bytes into a sink."""
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+def unpacked(data: Any) -> Any:
+    """Bytes as rows, which share their memory."""
+    return pa.ipc.open_stream(pa.py_buffer(data)).read_all()
+
+
 def gathered(batches: Iterable[Any], row_count: int) -> Iterator[list[Any]]:
     """Record batches in groups of at least so many rows; the last may be smaller."""
     waiting: list[Any] = []

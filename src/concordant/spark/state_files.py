@@ -6,64 +6,72 @@ older state and writes the same newer one. Needs storage that all workers see.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from concordant.spark.checkpoint import Checkpoint
+from concordant.spark.checkpoint import Checkpoint, Told
 from concordant.spark.job import Job
 from concordant.spark.normalise import bucket
+from concordant.spark.packing import BUCKET, PACKED_SCHEMA, all_unpacked, packing, read_marks
 from concordant.spark.relations import answer_schema
-from concordant.spark.rows import MARK, SET, TOPIC, row_schema, table_of
+from concordant.spark.release import Release
 from concordant.spark.step import advance
-from concordant.spark.warm import WARM, settle, unpacked_job
-
-BUCKET = "bucket"
+from concordant.spark.warm import WARM, settle
 
 
 def answers_of(
-    rows: DataFrame, job: Job, folder: Path, *, batch: int, until_us: int, bucket_count: int
+    rows: DataFrame,
+    job: Job,
+    folder: Path,
+    *,
+    batch: int,
+    release: Release,
+    marks: Mapping[str, int],
+    bucket_count: int,
 ) -> DataFrame:
-    """What a micro-batch answers; every bucket takes part, because one may hold events back."""
-    every = rows.sparkSession.range(bucket_count).select(F.col("id").cast("int").alias(BUCKET))
-    mine = rows.filter(F.coalesce(F.col(TOPIC), F.lit(0)) != MARK)
-    placed = mine.select(bucket(job, bucket_count).alias(BUCKET), "*")
-    whole = placed.unionByName(every, allowMissingColumns=True)
+    """What a micro-batch answers; every bucket takes part, because one may hold events back.
+
+    `marks`: how far the sources had come before.
+    """
+    numbers = rows.sparkSession.range(0, bucket_count, 1, 1)
+    every = numbers.select(F.col("id").cast("int").alias(BUCKET))
+    placed = rows.select(bucket(job, bucket_count).alias(BUCKET), "*")
+    pack = packing(job.packed, bucket_count, marked=release.mode != "log")
+    whole = placed.mapInArrow(pack, PACKED_SCHEMA).unionByName(every, allowMissingColumns=True)
     tasks = min(bucket_count, rows.sparkSession.sparkContext.defaultParallelism)
     spread = whole.repartition(tasks, F.col(BUCKET) % tasks)
-    run = _task(job.packed, str(folder), batch, until_us)
+    run = _task(job.packed, str(folder), batch, release, dict(marks))
     return spread.mapInArrow(run, from_arrow_schema(answer_schema(job)))
 
 
 def _task(
-    packed: bytes, folder: str, batch: int, until_us: int
+    packed: bytes, folder: str, batch: int, release: Release, before: dict[str, int]
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
     def run(batches: Iterable[Any]) -> Iterator[Any]:
-        whole = table_of(batches, placed_schema(unpacked_job(packed)))
-        checkpoint = Checkpoint(Path(folder))
-        column = whole.column(BUCKET)
-        numbers = sorted(column.unique().to_pylist())
-        whole = whole.filter(pa.compute.is_valid(whole.column(SET)))
-        column = whole.column(BUCKET)
-        whole = whole.drop_columns(BUCKET)
-        for number in numbers:
-            rows = whole.filter(pa.compute.equal(column, number))
+        checkpoint, marks = Checkpoint(Path(folder)), before
+        came: dict[int, list[Any]] = {}
+        for one in batches:
+            numbers, blobs, told = one.columns
+            marks = read_marks(told.to_pylist(), marks)
+            for number, blob in zip(numbers.to_pylist(), blobs, strict=True):
+                found = came.setdefault(number, [])
+                if blob.is_valid:
+                    found.append(blob.as_buffer())
+        until_us = release.until(marks)
+        for number in sorted(came):
             opened = WARM.open(packed, checkpoint.read_state(number, batch))
+            rows = all_unpacked(opened.job, came.pop(number))
             answers = advance(opened, rows, until_us=until_us)
             state = opened.save()
-            checkpoint.write_state(number, batch, state, opened.told(state))
+            told = Told(opened.told(state), marks)
+            checkpoint.write_state(number, batch, state, told)
             WARM.keep(opened, state)
             yield from answers.to_batches()
         settle()
 
     return run
-
-
-def placed_schema(job: Job) -> Any:
-    """Travelling rows with the bucket they go to."""
-    return pa.schema([(BUCKET, pa.int32()), *row_schema(job)])

@@ -33,8 +33,9 @@ from concordant.spark.rows import (
     TOPIC,
     Rejected,
     batch_of,
-    row_schema,
+    packed,
     topic_name,
+    unpacked,
 )
 from concordant.spark.state import BucketState, seal, unseal
 
@@ -212,7 +213,7 @@ def _released(state: BucketState, table: Any, until_us: int) -> tuple[Any, Mappi
     too_late, table = _parted(table, late)
     if state.held:
         # Columns may have come or gone with subscriptions since then.
-        both = pa.concat_tables([_unpacked(state.held), table], promote_options="default")
+        both = pa.concat_tables([unpacked(state.held), table], promote_options="default")
         table = both.select(table.column_names)
     due = pa.compute.less(table.column(TIME), max(until_us, state.released_us))
     due = pa.compute.fill_null(due, True)  # no time: told at once that it is no event
@@ -319,20 +320,3 @@ def _warnings(kernel: Kernel) -> dict[str, int]:
         "capped": sum(one.capped for one in counters),
         "over_budget": sum(one.over_budget for one in counters),
     }
-
-
-def packed(table: Any) -> bytes:
-    """Rows as bytes."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
-def _unpacked(data: bytes) -> Any:
-    return pa.ipc.open_stream(pa.py_buffer(data)).read_all()
-
-
-def unpacked(job: Job, blobs: list[bytes]) -> Any:
-    """Rows of several packed tables."""
-    return pa.concat_tables([row_schema(job).empty_table(), *map(_unpacked, blobs)])

@@ -17,20 +17,26 @@ from time import monotonic
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from concordant.errors import UsageError
 from concordant.files.subscriptions import read_subscriptions
-from concordant.model.kind import INT_MAX
 from concordant.spark import state_files, state_store
-from concordant.spark.checkpoint import FINAL, Checkpoint, Commit, SavedJob, subscriptions_of
+from concordant.spark.checkpoint import (
+    FINAL,
+    Checkpoint,
+    Commit,
+    SavedJob,
+    Told,
+    subscriptions_of,
+)
 from concordant.spark.correlate import Asked, Events, ask
-from concordant.spark.release import Release, advanced, release_of
-from concordant.spark.rows import SOURCE, TIME
+from concordant.spark.release import EVERYTHING, Release, release_of
 from concordant.spark.sinks import counted
 
-BUCKET_COUNT = 16
-"""Buckets of a stream: state is opened and closed for each in every micro-batch."""
+BUCKET_COUNT_MIN = 8
+BUCKETS_PER_CORE = 4
+"""Buckets of a stream whose caller does not say: state is opened and closed for each of them in
+every micro-batch, and there are never more tasks than buckets."""
 
 Deliver = Callable[[DataFrame, int], None]
 """What becomes of a micro-batch's answers. They are computed whenever they are read: who reads them
@@ -67,29 +73,16 @@ class Stream:
                 rows.write.format("noop").mode("overwrite").save()
             return
         started = monotonic()
-        # Rows are read for how far the sources have come and to be matched, answers of the store by
-        # the sinks and for their counts. Spark counts the rows of a source as often as it reads it.
-        if self.saved.adapter == "store" or self.release.mode != "log":
-            rows = rows.persist()
+        if self.saved.adapter == "files":
+            self._release(rows, batch, self.release, started)
+            return
+        # The sinks read the answers, and then their counts are read.
+        rows = rows.persist()
         try:
-            if self.saved.adapter == "store":
-                self.deliver(rows, batch)
-                self._commit(Commit(batch), counted(rows), started)
-            else:
-                self._release(rows, self._due(rows, batch), started)
+            self.deliver(rows, batch)
+            self._commit(Commit(batch), counted(rows), started)
         finally:
             rows.unpersist()
-
-    def _due(self, rows: DataFrame, batch: int) -> Commit:
-        """How far the sources have come with these rows, and what is released therefore."""
-        before = self.checkpoint.last(before=batch) or Commit(-1)
-        marks, until_us = dict(before.marks), INT_MAX
-        if self.release.mode != "log":
-            known = rows.filter(F.col(SOURCE).isNotNull() & F.col(TIME).isNotNull())
-            found = known.groupBy(SOURCE).agg(F.max(TIME)).collect()
-            marks = advanced(marks, [(row[0], row[1]) for row in found])
-            until_us = self.release.until(marks)
-        return Commit(batch, marks, until_us)
 
     def finish(self) -> None:
         """The input is complete: release everything that waits."""
@@ -99,30 +92,32 @@ class Stream:
                 hint="keep the state in files, or end the input with progress marks",
             )
         if self.checkpoint.committed(FINAL) is None:
-            last = self.checkpoint.last() or Commit(-1)
             session = self.asked.inputs[0].frame.sparkSession
             nothing = session.createDataFrame([], self.asked.rows().schema)
-            self._release(nothing, Commit(FINAL, last.marks, INT_MAX), monotonic())
+            self._release(nothing, FINAL, EVERYTHING, monotonic())
 
-    def _release(self, rows: DataFrame, commit: Commit, started: float) -> None:
+    def _release(self, rows: DataFrame, batch: int, release: Release, started: float) -> None:
+        before = self.checkpoint.last(before=batch) or Commit(-1)
         answers = state_files.answers_of(
             rows,
             self.asked.job,
             self.checkpoint.folder,
-            batch=commit.batch,
-            until_us=commit.until_us if commit.until_us is not None else INT_MAX,
+            batch=batch,
+            release=release,
+            marks=before.marks,
             bucket_count=self.saved.bucket_count,
         )
-        self.deliver(answers, commit.batch)
-        counts = self._counted(commit)
-        if counts is None:  # what nobody has read happens all the same
+        self.deliver(answers, batch)
+        told = self._told(batch)
+        if told is None:  # what nobody has read happens all the same
             answers.write.format("noop").mode("overwrite").save()
-            counts = self._counted(commit)
-        assert counts is not None
-        self._commit(commit, counts, started)
+            told = self._told(batch)
+        assert told is not None
+        commit = Commit(batch, told.marks, release.until(told.marks))
+        self._commit(commit, told.counts, started)
 
-    def _counted(self, commit: Commit) -> Counter[str] | None:
-        return self.checkpoint.counted(commit.batch, self.saved.bucket_count)
+    def _told(self, batch: int) -> Told | None:
+        return self.checkpoint.told(batch, self.saved.bucket_count)
 
     def _commit(self, commit: Commit, counts: Mapping[str, int], started: float) -> None:
         before = self.checkpoint.last(before=commit.batch)
@@ -141,7 +136,7 @@ def open_stream(
     checkpoint: str | Path,
     deliver: Deliver,
     adapter: str = "files",
-    bucket_count: int = BUCKET_COUNT,
+    bucket_count: int | None = None,
     match: str | None = None,
     consume: str | None = None,
     **options: Any,
@@ -156,9 +151,15 @@ def open_stream(
     mode = release_of(release) if isinstance(release, str) else release
     wanted = read_subscriptions(subscriptions, match=match, consume=consume)
     options["time_ordered"] = mode.mode != "log"
-    ask(events, wanted, **options)  # what the schemas refuse is refused before a folder is made
+    # What the schemas refuse is refused before a folder is made.
+    first = ask(events, wanted, **options)
     folder = Checkpoint(Path(checkpoint) / "concordant")
-    saved = folder.open(wanted, release=str(mode), bucket_count=bucket_count, adapter=adapter)
+    saved = folder.open(
+        wanted,
+        release=str(mode),
+        bucket_count=bucket_count or _bucket_count(first),
+        adapter=adapter,
+    )
     earlier = subscriptions_of({name: saved.texts[name] for name in saved.muted})
     asked = ask(
         events,
@@ -168,3 +169,8 @@ def open_stream(
         **options,
     )
     return Stream(asked, mode, folder, saved, deliver)
+
+
+def _bucket_count(asked: Asked) -> int:
+    cores: int = asked.inputs[0].frame.sparkSession.sparkContext.defaultParallelism
+    return max(BUCKET_COUNT_MIN, BUCKETS_PER_CORE * cores)

@@ -8,7 +8,7 @@ import pytest
 
 from concordant.errors import UsageError
 from concordant.language import parse
-from concordant.spark.checkpoint import Checkpoint, Commit, SavedJob
+from concordant.spark.checkpoint import Checkpoint, Commit, SavedJob, Told
 from concordant.spark.state import BucketState, seal, unseal
 
 
@@ -97,10 +97,11 @@ def test_a_micro_batch_that_is_run_again_reads_the_state_it_read_before(tmp_path
 
 def test_a_micro_batch_is_counted_when_every_bucket_has_been_there(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path)
-    checkpoint.write_state(0, 7, b"state\n0", {"events": 2, "held": -1})
-    assert checkpoint.counted(7, 2) is None
-    checkpoint.write_state(1, 7, b"", {"events": 3})
-    assert checkpoint.counted(7, 2) == {"events": 5, "held": -1}
+    marks = {"a": 5}
+    checkpoint.write_state(0, 7, b"state\n0", Told({"events": 2, "held": -1}, marks))
+    assert checkpoint.told(7, 2) is None
+    checkpoint.write_state(1, 7, b"", Told({"events": 3}, marks))
+    assert checkpoint.told(7, 2) == Told({"events": 5, "held": -1}, marks)
     assert checkpoint.read_state(0, before=8) == b"state\n0"
 
 
