@@ -255,18 +255,20 @@ class Place:
             _resolve(self._waiters.pop(0)[1])
 
     def _do(self, effect: Effect) -> None:
-        match effect:
+        match effect:  # the most frequent first
+            case Deliver():
+                self._take(effect.deliveries)
+            case Persist():
+                pass  # written before
             case Send():
                 self._carrier.send(self.address, effect.to, effect.messages)
+            case SetTimer():
+                self._set_timer(effect)
             case SendAll():
                 self._carrier.send_all(self.address, effect.to, effect.messages)
             case Disseminate():
                 topic = self._scope + effect.topic
                 self._carrier.disseminate(self.address, topic, effect.messages)
-            case Deliver():
-                self._take(effect.deliveries)
-            case SetTimer():
-                self._set_timer(effect)
             case CancelTimer():
                 self._cancel_timer(effect.name)
             case Listen():
@@ -275,8 +277,6 @@ class Place:
                 self._carrier.ignore(self.address, self._scoped(effect.topics))
             case Note():
                 self._hear(effect)
-            case Persist():
-                pass  # written before
 
     def _scoped(self, topics: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(self._scope + topic for topic in topics)
