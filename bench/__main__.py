@@ -38,6 +38,7 @@ from bench import (
     workloads,
 )
 from bench.result import FULL, QUICK, Section, Size
+from concordant.memory import keep_freed
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCHMARKS: dict[str, Callable[[Size], Section]] = {
@@ -98,6 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="write what was measured into docs/benchmarks.md and docs/plots",
     )
     given = parser.parse_args(arguments)
+    keep_freed()  # as our programs that work through batches do
     size = SIZES[given.size]
     if given.rounds is not None:
         size = msgspec.structs.replace(size, rounds=max(1, given.rounds))

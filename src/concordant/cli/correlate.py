@@ -32,6 +32,7 @@ from concordant.files import describe, in_order, read_events
 from concordant.files.relations import relation_line, relations_output
 from concordant.files.subscriptions import read_subscriptions
 from concordant.local import Relations, correlate_batch, plan_for
+from concordant.memory import keep_freed
 from concordant.model.subscription import Subscription
 
 
@@ -95,6 +96,7 @@ def correlate(
       concordant correlate 'Order then Payment' Order=orders.csv Payment=payments.csv --time at
       concordant correlate rising.sub quotes.jsonl --match recent --consume slide
     """
+    keep_freed()
     with _destination(None if schema else out, force) as deliver:
         subscriptions = read_subscriptions(subscription, match=match, consume=consume)
         batch = read_events(
