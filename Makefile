@@ -5,7 +5,7 @@
 BIN := .venv/bin
 STAMP := .venv/.installed
 STEP := @sh tools/step.sh
-EXTRAS := dev,spark,nats
+EXTRAS := dev,spark,connect,nats
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory

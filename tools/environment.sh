@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes .venv with Concordant and the given extras in it, from Python 3.11 or later alone.
 #
-#   sh tools/environment.sh dev,spark,nats
+#   sh tools/environment.sh dev,spark,connect,nats
 set -eu
 
 here=$(dirname "$0")

@@ -7,6 +7,7 @@ because later nobody can take their streams away. Knows processes and streams, n
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import logging
 import os
 import re
@@ -64,6 +65,11 @@ def open_session(
     builder: Any = SparkSession.builder.appName(name)
     settings = {**DEFAULTS, **(options or {})}
     if master.startswith("sc://"):
+        if importlib.util.find_spec("grpc") is None:
+            raise UsageError(
+                f"'{master}' is a Spark Connect server, and what speaks to one is not installed",
+                hint="pip install 'concordant[connect]'",
+            )
         builder = builder.remote(master)
         settings = {**{key: DEFAULTS[key] for key in OF_A_SESSION}, **(options or {})}
     else:
