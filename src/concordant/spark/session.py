@@ -136,7 +136,7 @@ def _own_interrupt() -> Iterator[None]:
             signal.signal(signal.SIGINT, kept)
 
 
-_PYTHON_ERROR = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Violation|Exception)): (.+)$")
+_PYTHON_ERROR = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Violation|Exception|Failed)): (.+)$")
 
 
 def cause(error: BaseException) -> str:
