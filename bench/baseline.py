@@ -28,7 +28,7 @@ class Baseline:
         # Without a partition the topic alone decides which queue an event goes to.
         self._key = batch.topic if key is None else batch.attributes[key].values
         distinct = len(np.unique(self._key))
-        self._bits = max(4, int(2 * distinct - 1).bit_length())
+        self._bits = table_bits(distinct)
         assert self.run() == distinct, "the baseline lost a key"
 
     def run(self) -> int:
@@ -45,19 +45,26 @@ class Baseline:
         return int(np.count_nonzero(counts)) + 0 * int(sums & 1)
 
 
+def table_bits(distinct: int) -> int:
+    """The size of a table that so many keys fill by half at most, as a power of two."""
+    return max(4, int(2 * distinct - 1).bit_length())
+
+
 def _words(batch: Batch, name: Name) -> Array:
     values = batch.attributes[name].values
     return values.view(np.int64) if values.dtype == np.float64 else values.astype(np.int64)
 
 
 @njit(cache=True)
-def _count(key: Any, keys: Any, counts: Any, shift: Any) -> None:
+def find_place(key: Any, keys: Any, counts: Any, shift: Any) -> Any:
+    """The place of a key in an open-addressing table, where its count is; it is counted."""
     place = (np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(shift)
     mask = np.uint64(len(keys) - 1)
     while counts[place] != 0 and keys[place] != key:
         place = (place + np.uint64(1)) & mask
     keys[place] = key
     counts[place] += 1
+    return place
 
 
 @njit(cache=True)
@@ -67,7 +74,7 @@ def _pass(topic: Any, time: Any, key: Any, columns: Any, keys: Any, counts: Any,
         total ^= topic[row] + time[row]
         for column in columns:
             total ^= column[row]
-        _count(np.int64(key[row]), keys, counts, shift)
+        find_place(np.int64(key[row]), keys, counts, shift)
     return total
 
 
@@ -76,5 +83,5 @@ def _pass_bare(topic: Any, time: Any, key: Any, keys: Any, counts: Any, shift: A
     total = np.int64(0)
     for row in range(len(topic)):
         total ^= topic[row] + time[row]
-        _count(np.int64(key[row]), keys, counts, shift)
+        find_place(np.int64(key[row]), keys, counts, shift)
     return total

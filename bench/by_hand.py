@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from bench.baseline import Name
+from bench.baseline import Name, find_place, table_bits
 from concordant.correlate.columns import Batch
 
 _OTHER = 1 << 20
@@ -31,7 +31,7 @@ class ByHand:
         codes = np.array([places.get(name, _OTHER) for name in batch.topic_names], np.int32)
         self._topic = codes[batch.topic]
         self._key = batch.attributes[key].values.astype(np.int64)
-        self._bits = max(4, int(2 * len(np.unique(self._key)) - 1).bit_length())
+        self._bits = table_bits(len(np.unique(self._key)))
         self._length = len(topics)
         self.run()  # compiled before it is measured
 
@@ -43,7 +43,7 @@ class ByHand:
             self._topic,
             self._key,
             np.zeros(size, np.int64),
-            np.zeros(size, np.bool_),
+            np.zeros(size, np.int64),
             64 - self._bits,
             np.full(queues, -1),
             np.empty(queues, np.int64),
@@ -63,7 +63,7 @@ def _loop(length: int) -> Any:
         topic: Any,
         key: Any,
         keys: Any,
-        used: Any,
+        counts: Any,
         shift: Any,
         head: Any,
         tail: Any,
@@ -71,16 +71,11 @@ def _loop(length: int) -> Any:
         out: Any,
     ) -> Any:
         count = 0
-        mask = np.uint64(len(keys) - 1)
         for row in range(len(topic)):
             which = topic[row]
             if which >= length:
                 continue
-            place = (np.uint64(key[row]) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(shift)
-            while used[place] and keys[place] != key[row]:
-                place = (place + np.uint64(1)) & mask
-            keys[place], used[place] = key[row], True
-            first = np.int64(place) * before
+            first = np.int64(find_place(key[row], keys, counts, shift)) * before
             queue = first + which
             if which < before:
                 if which > 0 and head[queue - 1] < 0:
@@ -101,10 +96,10 @@ def _loop(length: int) -> Any:
                     one = following[one]
                 head[queue] = last = one
             if last >= 0:
-                for place_in in range(before):
-                    one = head[first + place_in]
-                    out[count, place_in] = one
-                    head[first + place_in] = following[one]
+                for slot in range(before):
+                    one = head[first + slot]
+                    out[count, slot] = one
+                    head[first + slot] = following[one]
                 out[count, before] = row
                 count += 1
         return count

@@ -56,8 +56,8 @@ def _task(
         checkpoint, marks = Checkpoint(Path(folder)), before
         came: dict[int, list[Any]] = {}
         for one in batches:
-            numbers, blobs, told = one.columns
-            marks = read_marks(told.to_pylist(), marks)
+            numbers, blobs, heard = one.columns
+            marks = read_marks(heard.to_pylist(), marks)
             for number, blob in zip(numbers.to_pylist(), blobs, strict=True):
                 found = came.setdefault(number, [])
                 if blob.is_valid:
@@ -68,8 +68,7 @@ def _task(
             rows = all_unpacked(opened.job, came.pop(number))
             answers = advance(opened, rows, until_us=until_us)
             state = opened.save()
-            told = Told(opened.told(state), marks)
-            checkpoint.write_state(number, batch, state, told)
+            checkpoint.write_state(number, batch, state, Told(opened.told(state), marks))
             WARM.keep(opened, state)
             yield from answers.to_batches()
         settle()
