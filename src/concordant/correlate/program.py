@@ -15,6 +15,7 @@ import numpy.typing as npt
 from concordant.correlate.compiled import layout as at
 from concordant.correlate.plan import ConjunctionPlan, Part, SubscriptionPlan
 from concordant.correlate.routing import write_routers
+from concordant.correlate.straight import straight_record
 from concordant.correlate.writer import Dictionary, Wanted, Writer, reads
 from concordant.model.kind import Kind
 from concordant.model.subscription import QUEUED_COUNT_MAX, Consume, Match
@@ -257,6 +258,8 @@ def _conjunction(
         record[at.PART_TOPICS] = writer.put(topics)
         record[at.PART_TOPIC_COUNT] = len(part.topics)
         record[at.PART_OUT] = writer.put([place[slot] for slot in part.slots])
+        straight = straight_record(writer.words, plan, part, record)
+        record[at.PART_STRAIGHT] = writer.put(straight) if straight else 0
         parts.append(record)
     first = writer.put([word for record in parts for word in record])
     record = [0] * at.CON_SIZE

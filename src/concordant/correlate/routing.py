@@ -53,7 +53,7 @@ def write_routers(
             router[at.ROUTER_SEGMENTS] = put(cuts)
             router[at.ROUTER_SEGMENTS_COUNT] = len(segments)
             router[at.ROUTER_ASKED] = len(equals) + len(ranges) + len(segments)
-        if len(readers) == 1 and not words[readers[0] + at.READER_TESTED]:
+        if len(readers) == 1:
             router[at.ROUTER_ONLY] = readers[0]
         router[at.ROUTER_ALWAYS] = put(always)
         router[at.ROUTER_ALWAYS_COUNT] = len(always)
@@ -79,7 +79,7 @@ def _reader(
     record[at.READER_QUEUE] = words[one + at.TOPIC_QUEUE]
     slots = plan.parts[index].slots_of_topic[topic]
     record[at.READER_TESTED] = int(all(plan.parts[index].unary[slot] for slot in slots))
-    record[at.READER_ROOM] = at.OUT_SLOTS + words[address + at.CON_SLOTS]
+    record[at.READER_ROOM] = words[address + at.CON_SLOTS]
     record[at.READER_LEFTOVER] = words[part + at.PART_LEFTOVER]
     record[at.READER_INDEXED] = int(words[one + at.TOPIC_INDEX_COUNT] > 0)
     record[at.READER_COMPLETES] = words[one + at.TOPIC_COMPLETES]
@@ -89,6 +89,7 @@ def _reader(
     sought = _sought(words, part, one)
     record[at.READER_SOUGHT] = put([word for place in sought for word in place])
     record[at.READER_SOUGHT_COUNT] = len(sought)
+    record[at.READER_STRAIGHT] = words[part + at.PART_STRAIGHT]
     return record
 
 

@@ -31,7 +31,13 @@ SCANNED_COUNT_MAX = 64
 """Queued events that a search scans one by one; for more it builds an index."""
 
 _ARENA_WORDS_MIN = 1 << 12
-_OUT_WORDS = 1 << 16
+_OUT_COUNT_MIN = 1 << 10
+"""Relations, and events of theirs, for which there is always room."""
+_ROWS_PER_RELATION = 2
+_EVENTS_PER_RELATION = 3
+"""Of a batch there is room for so many relations at once; where it has more, the room grows."""
+_COPIED_SHARE = 8
+"""Output that fills less than this part of its array is copied, and the array used again."""
 _COMPACT_ROWS_MIN = 1 << 16
 """Rows that may be kept beyond twice the live ones: below that, compaction costs more."""
 _MAPPING_COUNT_MAX = 16
@@ -86,14 +92,14 @@ class Stage:
         self._cells = np.empty((0, self._program.column_count), np.int64)
         self._row_count = 0
         self._rows = Rows(schemas)
-        self._slot_counts = _slot_counts(subscriptions)
         self._compact_at = _COMPACT_ROWS_MIN
         self._rank = np.zeros(1, np.int64)
         self._ranked_count = 0
         self._mappings: list[tuple[tuple[str, ...], Words]] = []
         self._scratch = np.zeros(at.SCRATCH_SIZE, np.int64)
         self._candidates = np.zeros(self._program.candidate_count_max, np.int64)
-        self._out = np.empty(_OUT_WORDS, np.int64)
+        self._out = np.empty((_OUT_COUNT_MIN, at.OUT_SIZE), np.int64)
+        self._out_rows = np.empty(_OUT_COUNT_MIN, np.int64)
         # One more for the rows of topics that nobody reads.
         self._topic_counts = np.zeros(len(self._program.topics) + 1, np.int64)
         self._code = np.zeros(1, np.int64)
@@ -123,6 +129,8 @@ class Stage:
         control[at.CONTROL_RANK] = self._rank.ctypes.data
         control[at.CONTROL_SCRATCH] = self._scratch.ctypes.data
         control[at.CONTROL_OUTPUT] = self._out.ctypes.data
+        control[at.CONTROL_OUT_ROWS_LIMIT] = len(self._out_rows)
+        control[at.CONTROL_OUTPUT_ROWS] = self._out_rows.ctypes.data
         control[at.CONTROL_CANDIDATES] = self._candidates.ctypes.data
         self._arena[at.ARENA_LIMIT] = len(self._arena)
         # Single words are written through views: numpy would box each of them.
@@ -154,8 +162,10 @@ class Stage:
         self._rows.append(batch, selection if count < len(batch) else None)
         self._order_strings()
         self._control[at.CONTROL_CODES] = codes.ctypes.data - _WORD * start
-        words = self._run(start, start + count, None)
-        return self._records(words, start, selection, positions)
+        relations = count // _ROWS_PER_RELATION
+        self._reserve_output(relations, _EVENTS_PER_RELATION * relations)
+        self._run(start, start + count, None)
+        return self._records(start, selection, positions)
 
     def push(self, event: Event, position: int) -> Records | None:
         """Take one event; None if it completes nothing, which is known without making an array."""
@@ -194,8 +204,8 @@ class Stage:
         result = loop.take_one(self._control, row, self._codes[event.topic])
         if result == at.NOTHING:
             return None
-        words_out = self._run(row, row + 1, result)
-        return self._records(words_out, row, _NOTHING, np.array([position]))
+        self._run(row, row + 1, result)
+        return self._records(row, _NOTHING, np.array([position]))
 
     def _order_strings(self) -> None:
         if self._program.ranked and len(self._dictionary.codes) != self._ranked_count:
@@ -257,48 +267,70 @@ class Stage:
         self._mappings = [(texts, mapping), *self._mappings[:_MAPPING_COUNT_MAX]]
         return mapping
 
-    def _run(self, start: int, stop: int, result: int | None) -> Words:
-        """Run the loop to the end, making room whenever it asks; the output words."""
-        found: list[Words] = []
+    def _run(self, start: int, stop: int, result: int | None) -> None:
+        """Run the loop to the end, making room whenever it asks."""
         control = self._control
         if result is None:
             for where in (at.CONTROL_ROW, at.CONTROL_DERIVED, at.CONTROL_NUMBERED):
                 control[where] = start
             result = loop.take(control, stop)
-        while True:
+        while result != at.DONE:
             if result == at.ARENA_FULL:
                 self._grow_arena()
             elif result == at.LINE_NEEDED:
                 self._form_line()
             else:
-                used = int(control[at.CONTROL_OUT])
-                if used:
-                    found.append(self._out[:used].copy())
-                    control[at.CONTROL_OUT] = 0
-                if result == at.DONE:
-                    return np.concatenate(found) if found else np.empty(0, np.int64)
+                self._reserve_output(2 * len(self._out), 2 * len(self._out_rows))
             result = loop.take(control, stop)
+
+    def _reserve_output(self, relations: int, events: int) -> None:
+        """Room for so many; what was found so far stays."""
+        if relations <= len(self._out) and events <= len(self._out_rows):
+            return
+        old = self._out, self._out_rows
+        # Not resized: that writes to all of it, and what is not written to costs nothing.
+        self._out = np.empty((max(relations, len(self._out)), at.OUT_SIZE), np.int64)
+        self._out_rows = np.empty(max(events, len(self._out_rows)), np.int64)
+        heads = int(self._control[at.CONTROL_OUT])
+        rows = int(self._control[at.CONTROL_OUT_ROWS])
+        self._out[:heads] = old[0][:heads]
+        self._out_rows[:rows] = old[1][:rows]
+        self._publish()
 
     def _grow_arena(self) -> None:
         self._arena.resize(_grown(len(self._arena)), refcheck=False)
         self._publish()
 
-    def _records(self, words: Words, first_row: int, selection: Words, positions: Array) -> Records:
-        heads, starts, events = loop.unpack(words, self._slot_counts)
-        rows = heads[at.OUT_ROW]
+    def _records(self, first_row: int, selection: Words, positions: Array) -> Records:
+        heads, events = self._found()
+        rows = heads[:, at.OUT_ROW]
         taken = selection[rows - first_row] if len(selection) else rows - first_row
         return Records(
             rows,
-            heads[at.OUT_SUB],
-            heads[at.OUT_CONJUNCTION],
-            heads[at.OUT_ORDINAL],
-            heads[at.OUT_POSITION],
+            heads[:, at.OUT_SUB],
+            heads[:, at.OUT_CONJUNCTION],
+            heads[:, at.OUT_ORDINAL],
+            heads[:, at.OUT_POSITION],
             positions[taken],
-            starts,
+            np.append(heads[:, at.OUT_START], len(events)),
             events,
             self._rows,
             taken,
         )
+
+    def _found(self) -> tuple[Words, Words]:
+        """The output of a run: heads of relations, and rows of their events."""
+        control = self._control
+        count, events = int(control[at.CONTROL_OUT]), int(control[at.CONTROL_OUT_ROWS])
+        control[at.CONTROL_OUT] = control[at.CONTROL_OUT_ROWS] = 0
+        found = self._out[:count], self._out_rows[:events]
+        if count < len(self._out) // _COPIED_SHARE:
+            return found[0].copy(), found[1].copy()
+        # Whoever asked has the arrays; the next run gets others.
+        self._out = np.empty((_OUT_COUNT_MIN, at.OUT_SIZE), np.int64)
+        self._out_rows = np.empty(_OUT_COUNT_MIN, np.int64)
+        self._publish()
+        return found
 
     # --- state over time ----------------------------------------------------------------------
 
@@ -380,13 +412,3 @@ def _grown(count: int) -> int:
     Arrays are resized in place: the system moves pages of large ones, and no word is copied.
     """
     return count + max(64, count if count < _LARGE else count // 8)
-
-
-def _slot_counts(subscriptions: Sequence[SubscriptionPlan]) -> Words:
-    """Slots of each conjunction, by subscription and canonical order."""
-    widest = max(len(one.conjunctions) for one in subscriptions)
-    counts = np.zeros((len(subscriptions), widest), np.int64)
-    for i, one in enumerate(subscriptions):
-        for j, conjunction in enumerate(one.conjunctions):
-            counts[i, j] = len(conjunction.whole.slots)
-    return counts

@@ -614,14 +614,15 @@ def test_more_relations_than_the_output_holds_are_all_delivered() -> None:
     kernel = Kernel(plan)
     found = kernel.step(Batch.of(events, TOPICS))
     assert len(found) == 2 * count + count // 2
-    assert layout.OUT_SLOTS * len(found) + len(found.stages[0].events) > stage._OUT_WORDS
+    assert len(found) > max(stage._OUT_COUNT_MIN, count // stage._ROWS_PER_RELATION)
     at = [relation.at.seq for relation in found]
     assert at == sorted(at)
     assert kernel.counters["S"].relations == len(found)
 
 
 def test_an_output_of_a_few_words_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage, "_OUT_WORDS", 8)
+    monkeypatch.setattr(stage, "_OUT_COUNT_MIN", 1)
+    monkeypatch.setattr(stage, "_ROWS_PER_RELATION", 1_000)
     plan = plan_for(Subscription("S", (both(PAIR), both(A2), both(C)), policy("slide")))
     events = stream("A1 A1 B2 A2 B1 A1 C B1 A2 B2 C C A1 B1")
     assert taken(Kernel(plan), events) == of_engine(plan, events)

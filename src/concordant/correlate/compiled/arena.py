@@ -176,18 +176,32 @@ def find_block(plan, subscription, arena, cells, width, row):
     for k in range(key_count):
         hashed = mix(cells[base + plan[keys + k]], hashed + 1)
     mask = (1 << arena[root + ROOT_TABLE_BITS]) - 1
+    if key_count == 1:
+        return find_by_one(arena, table, mask, hashed)
     place = hashed & mask
     while True:
         entry = table + 2 * place
         block = arena[entry + ENTRY_BLOCK]
-        if block == 0:
-            return 0
-        # One key: `mix` gives different ones different hashes, so the block need not be looked at.
-        if arena[entry + ENTRY_HASH] == hashed and (
-            key_count == 1 or _same_keys(plan, keys, key_count, arena, block, cells, base)
+        if block == 0 or (
+            arena[entry + ENTRY_HASH] == hashed
+            and _same_keys(plan, keys, key_count, arena, block, cells, base)
         ):
             return block
         place = (place + 1) & mask
+
+
+@inlined
+def find_by_one(arena, table, mask, hashed):
+    """The block of a partition by one key, or 0 if there is none.
+
+    `mix` gives different values different hashes, so the block need not be looked at.
+    """
+    place = hashed & mask
+    while arena[table + 2 * place + ENTRY_HASH] != hashed:
+        if arena[table + 2 * place + ENTRY_BLOCK] == 0:
+            return 0
+        place = (place + 1) & mask
+    return arena[table + 2 * place + ENTRY_BLOCK]
 
 
 @compiled

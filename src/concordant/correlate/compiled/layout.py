@@ -108,7 +108,7 @@ ROUTER_SEGMENTS_COUNT = 7
 ROUTER_ASKED = 8
 """How many of the above there are: 0 where every event goes to all readers."""
 ROUTER_ONLY = 9
-"""The only reader, if it admits every event; else 0."""
+"""The only reader, or 0 if there are several."""
 ROUTER_SIZE = 10
 
 # --- a subscription -----------------------------------------------------------------------------
@@ -164,7 +164,7 @@ READER_QUEUE = 5
 READER_TESTED = 6
 """Every instance of the topic has predicates of its own, so an event may not be admitted."""
 READER_ROOM = 7
-"""Words of output that a relation takes."""
+"""Events of a relation."""
 READER_LEFTOVER = 8
 """See PART_LEFTOVER."""
 READER_INDEXED = 9
@@ -177,7 +177,9 @@ READER_QUEUED_MAX = 13
 READER_SOUGHT = 14
 """Address of the places of equal values that an event will look at, see SOUGHT_."""
 READER_SOUGHT_COUNT = 15
-READER_SIZE = 16
+READER_STRAIGHT = 16
+"""See PART_STRAIGHT."""
+READER_SIZE = 17
 
 SOUGHT_QUEUE = 0
 SOUGHT_HEADER = 1
@@ -208,7 +210,30 @@ PART_ORDERED = 10
 """Its binary predicates are all order constraints, and no instance has a predicate of its own."""
 PART_ACYCLIC = 11
 """Its order constraints stand so that those into a slot come before those out of it."""
-PART_SIZE = 12
+PART_STRAIGHT = 12
+"""The record of the straight way to a match, see STRAIGHT_; 0 where there is none."""
+PART_SIZE = 13
+
+# --- the straight way, see `compiled.straight` ----------------------------------------------------
+STRAIGHT_COMPARED = 0
+"""Events are compared; else only their order matters."""
+STRAIGHT_COUNT = 1
+STRAIGHT_STEPS = 2
+"""One record per slot, see STEP_, so that what a step refers to comes before it."""
+
+STEP_QUEUE = 0
+"""Offset of the slot's queue in the block."""
+STEP_SLOT = 1
+STEP_AFTER = 2
+"""The step that it is bound to, or -1: its event must come later, or compare with it."""
+STEP_PAIR = 3
+"""Where events are compared: the binary predicate that says how, see BINARY_."""
+STEP_TOPIC = 4
+STEP_CHILD = 5
+"""The first step that is bound to it, or -1."""
+STEP_SIBLING = 6
+"""The next step that is bound to the same one, or -1."""
+STEP_SIZE = 7
 
 BEFORE_SLOT = 0
 BEFORE_QUEUE = 1
@@ -332,8 +357,9 @@ OUT_SUB = 1
 OUT_CONJUNCTION = 2
 OUT_ORDINAL = 3
 OUT_POSITION = 4
-OUT_SLOTS = 5
-"""The rows of the events, in slot order, follow."""
+OUT_START = 5
+"""Where the rows of its events begin in an array of their own; they stand in slot order."""
+OUT_SIZE = 6
 
 DENSE = 1 << 32
 """Every event of the topic is queued and only the oldest ever go, so that neighbours in the queue
@@ -347,11 +373,15 @@ LINE_NEEDED = 3
 """The cap on all queued events was reached, and nobody kept the order of arrival yet."""
 NOTHING = 4
 """A single event is done with, and completes nothing."""
+MATCHED = 5
+ASIDE = 6
+"""The straight way is none here."""
 
 # --- control: where a run stands, and where its arrays are -------------------------------------
 CONTROL_ROW = 0
 CONTROL_CANDIDATE = 1
 CONTROL_OUT = 2
+"""Relations found."""
 CONTROL_PENDING = 3
 """A subscription whose cap on all queued events is still to be applied, or 0."""
 CONTROL_OUT_LIMIT = 4
@@ -375,7 +405,12 @@ CONTROL_CODE = 16
 """Where the topic's code of a single event is put."""
 CONTROL_COUNTS = 17
 """Of events, by code."""
-CONTROL_SIZE = 18
+CONTROL_OUTPUT_ROWS = 18
+"""Where the rows of relations' events go."""
+CONTROL_OUT_ROWS = 19
+"""How many there are."""
+CONTROL_OUT_ROWS_LIMIT = 20
+CONTROL_SIZE = 21
 
 # --- a column to be encoded -----------------------------------------------------------------------
 SOURCE_TARGET = 0
@@ -416,4 +451,11 @@ AT_ONLY = 17 * SLOTS_MAX
 """The only readers of the rows ahead, or 0 where there is none or several."""
 AHEAD_COUNT = 32
 """Rows whose partitions are looked up together, so that waiting for memory overlaps."""
-SCRATCH_SIZE = AT_ONLY + AHEAD_COUNT
+NEAR_WORDS = 1 << 18
+"""An arena of at most so many words is near anyway."""
+AT_FITTING = AT_ONLY + AHEAD_COUNT
+"""Per step of the straight way: the places that have a partner in every later step."""
+STRAIGHT_COUNT_MAX = 8
+STRAIGHT_LENGTH_MAX = 64
+"""Steps with comparisons, and events in a queue, that the straight way has room for."""
+SCRATCH_SIZE = AT_FITTING + STRAIGHT_COUNT_MAX * STRAIGHT_LENGTH_MAX

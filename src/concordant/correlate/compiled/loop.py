@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from concordant.correlate.compiled.arena import find_block, make_block, make_room, mix
+from concordant.correlate.compiled.arena import find_block, find_by_one, make_block, make_room, mix
 from concordant.correlate.compiled.caps import bound_all, over_all
 from concordant.correlate.compiled.index import approach, drop
 from concordant.correlate.compiled.jit import compiled, pointer, pointer_at, prefetch
 from concordant.correlate.compiled.layout import (
     AHEAD_COUNT,
+    ARENA_BUMP,
     ARENA_FULL,
     AT_AHEAD,
     AT_ONLY,
@@ -37,11 +38,9 @@ from concordant.correlate.compiled.layout import (
     CONTROL_SCRATCH,
     CONTROL_WIDTH,
     DONE,
+    NEAR_WORDS,
     NOTHING,
     NULL,
-    OUT_CONJUNCTION,
-    OUT_SLOTS,
-    OUT_SUB,
     PLAN_DERIVED,
     PLAN_DERIVED_COUNT,
     PLAN_NUMBERED,
@@ -63,10 +62,13 @@ from concordant.correlate.compiled.layout import (
     READER_ROOT,
     READER_SOUGHT_COUNT,
     READER_SUB,
+    READER_TESTED,
     ROOT_ADMITTED,
     ROOT_FIRST,
     ROOT_LINE,
     ROOT_QUEUED,
+    ROOT_TABLE,
+    ROOT_TABLE_BITS,
     ROUTER_ALWAYS,
     ROUTER_ALWAYS_COUNT,
     ROUTER_ASKED,
@@ -78,6 +80,7 @@ from concordant.correlate.compiled.layout import (
     ROUTER_SEGMENTS,
     ROUTER_SEGMENTS_COUNT,
     SUB_KEY_COUNT,
+    SUB_KEYS,
     SUB_QUEUE_COUNT,
     SUB_QUEUES,
     SUB_ROOT,
@@ -192,6 +195,7 @@ def _run(plan, arena, cells, codes, width, rank, scratch, out, control, candidat
         if scratch[base] != 0:
             if (
                 block != 0
+                and not plan[scratch[base] + READER_TESTED]
                 and control[CONTROL_CANDIDATE] == 0
                 and not of_use(plan, scratch[base], block, arena)
             ):
@@ -235,22 +239,41 @@ def _run(plan, arena, cells, codes, width, rank, scratch, out, control, candidat
 
 @compiled
 def _look_ahead(plan, arena, cells, codes, width, scratch, start, stop):
-    """The blocks of rows that surely enter one conjunction alone; their queues are brought near.
+    """The blocks of rows that can enter one conjunction alone; their queues are brought near.
 
     By itself each look-up waits for memory; here none depends on the one before. A block that does
     not exist yet is looked up again in its turn.
     """
+    far = arena[ARENA_BUMP] > NEAR_WORDS
+    sought = False
+    known = 0
+    keyed = False
+    table = mask = column = 0
     for row in range(start, stop):
         found = 0
         reader = plan[plan[plan[PLAN_TOPICS] + codes[row]] + ROUTER_ONLY]
-        if reader != 0:
-            found = find_block(plan, plan[reader + READER_SUB], arena, cells, width, row)
-            prefetch(arena, found + plan[reader + READER_QUEUE])
-            if plan[reader + READER_NEEDS_COUNT] > 0:
-                prefetch(arena, found + plan[plan[reader + READER_NEEDS]])
         scratch[AT_ONLY + row - start] = reader
+        if reader != 0:
+            subscription = plan[reader + READER_SUB]
+            if subscription != known:
+                known = subscription
+                root = plan[subscription + SUB_ROOT]
+                table = arena[root + ROOT_TABLE]
+                mask = (1 << arena[root + ROOT_TABLE_BITS]) - 1
+                column = plan[plan[subscription + SUB_KEYS]]
+                keyed = plan[subscription + SUB_KEY_COUNT] == 1 and table != 0
+            if keyed:
+                found = find_by_one(arena, table, mask, mix(cells[row * width + column], 1))
+            else:
+                found = find_block(plan, subscription, arena, cells, width, row)
+            if far:
+                prefetch(arena, found + plan[reader + READER_QUEUE])
+                if plan[reader + READER_NEEDS_COUNT] > 0:
+                    prefetch(arena, found + plan[plan[reader + READER_NEEDS]])
+                sought = sought or plan[reader + READER_SOUGHT_COUNT] > 0
         scratch[AT_AHEAD + row - start] = found
-    sought = False
+    if not far:
+        return
     for row in range(start, stop):  # by now the queues are near, but not yet what they hold
         found = scratch[AT_AHEAD + row - start]
         if found != 0:
@@ -258,7 +281,6 @@ def _look_ahead(plan, arena, cells, codes, width, scratch, start, stop):
             header = found + plan[reader + READER_QUEUE]
             prefetch(arena, arena[header + Q_DATA] + arena[header + Q_TAIL])
             if plan[reader + READER_SOUGHT_COUNT] > 0:
-                sought = True
                 approach(plan, reader, found, arena, cells, width, row, False)
     if not sought:
         return
@@ -351,32 +373,6 @@ def _sort(candidates, count):
 def make_queue_room(control_array, header, words):
     """Room for words in a queue; False if the arena is full."""
     return make_room(pointer_at(control_array[CONTROL_ARENA]), header, words)
-
-
-@compiled
-def unpack(words, slot_counts):
-    """Output records as a table of their heads, where their events begin, and the events' rows."""
-    count = 0
-    place = 0
-    while place < len(words):
-        place += OUT_SLOTS + slot_counts[words[place + OUT_SUB], words[place + OUT_CONJUNCTION]]
-        count += 1
-    heads = np.empty((OUT_SLOTS, count), np.int64)
-    starts = np.empty(count + 1, np.int64)
-    rows = np.empty(len(words) - OUT_SLOTS * count, np.int64)
-    place = 0
-    filled = 0
-    for i in range(count):
-        for h in range(OUT_SLOTS):
-            heads[h, i] = words[place + h]
-        starts[i] = filled
-        slots = slot_counts[words[place + OUT_SUB], words[place + OUT_CONJUNCTION]]
-        for s in range(slots):
-            rows[filled + s] = words[place + OUT_SLOTS + s]
-        filled += slots
-        place += OUT_SLOTS + slots
-    starts[count] = filled
-    return heads, starts, rows
 
 
 # --- compaction: rows that nothing refers to any more leave the store -----------------------------

@@ -16,10 +16,11 @@ from concordant.correlate.compiled.arena import (
 )
 from concordant.correlate.compiled.caps import LINE_WORDS, bound_queue
 from concordant.correlate.compiled.index import drop, extend
-from concordant.correlate.compiled.jit import compiled, folded, inlined
+from concordant.correlate.compiled.jit import compiled, folded, inlined, pointer_at
 from concordant.correlate.compiled.layout import (
     ARENA_FULL,
     ARENA_WANTED,
+    ASIDE,
     AT_ROW,
     AT_STEPS,
     AT_WHOLE,
@@ -33,13 +34,18 @@ from concordant.correlate.compiled.layout import (
     CONSUME_SLIDE,
     CONTROL_OUT,
     CONTROL_OUT_LIMIT,
+    CONTROL_OUT_ROWS,
+    CONTROL_OUT_ROWS_LIMIT,
+    CONTROL_OUTPUT_ROWS,
     DONE,
+    MATCHED,
     OUT_CONJUNCTION,
     OUT_FULL,
     OUT_ORDINAL,
     OUT_POSITION,
     OUT_ROW,
-    OUT_SLOTS,
+    OUT_SIZE,
+    OUT_START,
     OUT_SUB,
     PART_FINISHED,
     PART_OUT,
@@ -65,6 +71,7 @@ from concordant.correlate.compiled.layout import (
     READER_QUEUE,
     READER_ROOM,
     READER_ROOT,
+    READER_STRAIGHT,
     READER_SUB,
     READER_TESTED,
     READER_TOPIC,
@@ -77,6 +84,10 @@ from concordant.correlate.compiled.layout import (
     ROOT_STEPS,
     ROOT_WORST,
     SLOT_SIZE,
+    STEP_SIZE,
+    STEP_SLOT,
+    STRAIGHT_COUNT,
+    STRAIGHT_STEPS,
     SUB_CONSUME,
     SUB_INDEX,
     SUB_QUEUE_MAX,
@@ -89,6 +100,7 @@ from concordant.correlate.compiled.layout import (
 )
 from concordant.correlate.compiled.removal import dispose, expire
 from concordant.correlate.compiled.search import fits, search
+from concordant.correlate.compiled.straight import go_straight
 
 
 @folded
@@ -106,7 +118,7 @@ def give(plan, reader, arena, cells, width, rank, scratch, out, control, row, bl
             slot += SLOT_SIZE
             if slot == stop:
                 return DONE
-    if control[CONTROL_OUT] + plan[reader + READER_ROOM] > control[CONTROL_OUT_LIMIT]:
+    if _crowded(plan, reader, control):
         return OUT_FULL
     subscription = plan[reader + READER_SUB]
     root = plan[reader + READER_ROOT]
@@ -119,6 +131,24 @@ def give(plan, reader, arena, cells, width, rank, scratch, out, control, row, bl
         block = make_block(plan, subscription, arena, cells, width, row)
         if block < 0:
             return ARENA_FULL
+    if plan[reader + READER_STRAIGHT] != 0 and arena[root + ROOT_LINED] == 0:
+        result = go_straight(plan, reader, arena, cells, width, scratch, row, block)
+        if result == ARENA_FULL:
+            return result
+        if result != ASIDE:
+            _account(plan, root, arena, scratch)
+            if result == MATCHED:
+                _deliver_straight(plan, reader, block, arena, scratch, out, control, row)
+            return DONE
+    return _search_for(plan, reader, arena, cells, width, rank, scratch, out, control, row, block)
+
+
+@compiled
+def _search_for(plan, reader, arena, cells, width, rank, scratch, out, control, row, block):
+    topic = plan[reader + READER_TOPIC]
+    part = plan[reader + READER_PART]
+    subscription = plan[reader + READER_SUB]
+    root = plan[reader + READER_ROOT]
     if arena[ARENA_WANTED] != 0:
         arena[ARENA_WANTED] = 0
         return ARENA_FULL
@@ -174,19 +204,63 @@ def give(plan, reader, arena, cells, width, rank, scratch, out, control, row, bl
     else:
         for i in range(plan[part + PART_SLOT_COUNT]):
             scratch[AT_WHOLE + i] = scratch[AT_ROW + i]
-    arena[block + plan[conjunction + CON_ORDINAL]] += 1
+    start = _deliver(plan, conjunction, subscription, root, block, arena, out, control, row)
+    rows = pointer_at(control[CONTROL_OUTPUT_ROWS])
+    for i in range(plan[conjunction + CON_SLOTS]):
+        rows[start + i] = scratch[AT_WHOLE + i]
+    return DONE
+
+
+@folded
+def _deliver_straight(plan, reader, block, arena, scratch, out, control, row):
+    """The same for a match of the straight way, whose steps need not stand as its slots do."""
+    conjunction = plan[reader + READER_CONJUNCTION]
+    start = _deliver(
+        plan,
+        conjunction,
+        plan[reader + READER_SUB],
+        plan[reader + READER_ROOT],
+        block,
+        arena,
+        out,
+        control,
+        row,
+    )
+    rows = pointer_at(control[CONTROL_OUTPUT_ROWS])
+    straight = plan[reader + READER_STRAIGHT]
+    step = straight + STRAIGHT_STEPS
+    for i in range(plan[straight + STRAIGHT_COUNT]):
+        rows[start + plan[step + STEP_SLOT]] = scratch[AT_ROW + i]
+        step += STEP_SIZE
+
+
+@inlined
+def _crowded(plan, reader, control):
+    """Might a relation more not find room in the output?"""
+    return (
+        control[CONTROL_OUT] >= control[CONTROL_OUT_LIMIT]
+        or control[CONTROL_OUT_ROWS] + plan[reader + READER_ROOM] > control[CONTROL_OUT_ROWS_LIMIT]
+    )
+
+
+@folded
+def _deliver(plan, conjunction, subscription, root, block, arena, out, control, row):
+    """Number a relation and write its head; says where the rows of its events go."""
+    ordinal = block + plan[conjunction + CON_ORDINAL]
+    arena[ordinal] += 1
     arena[block + BLOCK_POSITION] += 1
     arena[root + ROOT_RELATIONS] += 1
-    at = control[CONTROL_OUT]
+    at = control[CONTROL_OUT] * OUT_SIZE
+    start = control[CONTROL_OUT_ROWS]
     out[at + OUT_ROW] = row
     out[at + OUT_SUB] = plan[subscription + SUB_INDEX]
     out[at + OUT_CONJUNCTION] = plan[conjunction + CON_ORDER]
-    out[at + OUT_ORDINAL] = arena[block + plan[conjunction + CON_ORDINAL]]
+    out[at + OUT_ORDINAL] = arena[ordinal]
     out[at + OUT_POSITION] = arena[block + BLOCK_POSITION]
-    for i in range(plan[conjunction + CON_SLOTS]):
-        out[at + OUT_SLOTS + i] = scratch[AT_WHOLE + i]
-    control[CONTROL_OUT] = at + OUT_SLOTS + plan[conjunction + CON_SLOTS]
-    return DONE
+    out[at + OUT_START] = start
+    control[CONTROL_OUT] += 1
+    control[CONTROL_OUT_ROWS] = start + plan[conjunction + CON_SLOTS]
+    return start
 
 
 @inlined
