@@ -15,9 +15,12 @@ import msgspec
 
 from concordant.correlate.engine import Engine
 from concordant.correlate.plan import Plan, compile_plan
+from concordant.model.expression import Attribute, Constant, Slot
+from concordant.model.kind import Kind
+from concordant.model.predicate import Comparison, Predicate, Wildcard, conjunction_of
 from concordant.model.relation import Relation
-from concordant.model.subscription import Policy
-from concordant.model.topic import schemas
+from concordant.model.subscription import QUEUED_COUNT_MAX, Conjunction, Policy
+from concordant.model.topic import TopicOrder, schemas
 from tests.generators import Case, random_case
 from tests.oracles import brute
 
@@ -25,10 +28,66 @@ TIGHT_EVERY = 8
 """One case in so many is tightened."""
 
 
+PLAIN_EVERY = 4
+PLAIN_RUN = 32
+"""One run of so many cases in so many is made plain."""
+PLAIN_EVENTS_MAX = 20
+
+
 def case_of(seed: int, policy: Policy, number: int) -> Case:
     """The case of that name."""
-    case = random_case(Random(f"{seed}/{policy}/{number}"), policy=policy)
+    rng = Random(f"{seed}/{policy}/{number}")
+    case = random_case(rng, policy=policy)
+    if number // PLAIN_RUN % PLAIN_EVERY == PLAIN_EVERY - 1:
+        case = made_plain(case, rng)
     return tightened(case) if number % TIGHT_EVERY == TIGHT_EVERY - 1 else case
+
+
+def made_plain(case: Case, rng: Random) -> Case:
+    """The case with what people ask most: one event per topic, each bound to one other at most.
+
+    Drawn one by one, predicates hardly ever form a sequence or a chain, and a cap or `within` is
+    rarely absent from all of them.
+    """
+    return replace(
+        case,
+        subscriptions=tuple(
+            msgspec.structs.replace(
+                one,
+                conjunctions=(_plain_conjunction(case, rng),),
+                within_us=None,
+                queue_count_max=None,
+                queued_count_max=QUEUED_COUNT_MAX,
+                emit=None,
+                partition_by=("source",) if rng.random() < 0.3 else (),
+            )
+            for one in case.subscriptions
+        ),
+        events=case.events[:PLAIN_EVENTS_MAX],
+        derived_topics=(),
+        topic_order=TopicOrder(),
+    )
+
+
+def _plain_conjunction(case: Case, rng: Random) -> Conjunction:
+    topics = rng.sample(case.topics, rng.randint(1, len(case.topics)))
+    predicates: list[Predicate] = [Wildcard(Slot(topic.name, 1)) for topic in topics]
+    ordered = rng.random() < 0.5
+    for place, topic in enumerate(topics):
+        mine = Slot(topic.name, 1)
+        if topic.kind("a") is Kind.INT and rng.random() < 0.3:
+            bound = Constant(rng.randint(0, 2), Kind.INT)
+            predicates.append(Comparison(rng.choice(_OPS), Attribute(mine, "a"), bound))
+        if place == 0 or rng.random() < 0.15:
+            continue
+        other = Slot(rng.choice(topics[:place]).name, 1)
+        name = "position" if ordered else "a"
+        ends = Attribute(other, name), Attribute(mine, name)
+        predicates.append(Comparison("<" if ordered else rng.choice(_OPS), *ends))
+    return Conjunction(conjunction_of(predicates))
+
+
+_OPS = ("<", "<=", ">", ">=", "=")
 
 
 def tightened(case: Case) -> Case:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from random import Random
 from typing import Any
 
 import msgspec
@@ -25,11 +26,12 @@ from concordant.model import expression
 from concordant.model.event import Event
 from concordant.model.expression import evaluate
 from concordant.model.predicate import Comparison
-from concordant.model.subscription import Consume, Match
+from concordant.model.subscription import Consume, Match, Policy
 from tests.campaign.compare import (
     case_of,
     cuts_of_case,
     difference,
+    made_plain,
     oracle_relations,
     tightened,
     written,
@@ -54,6 +56,7 @@ class Bug:
 
 LEFT_OVER = "a match that slide leaves behind, in a tight case"
 LARGE = "numbers that a float cannot tell apart"
+PLAIN = "the first match, its prefix consumed, one event per topic"
 
 BUGS: list[Bug] = []
 
@@ -84,9 +87,9 @@ class Tried:
 
 @lru_cache(maxsize=2 * CASE_COUNT_MAX)
 def _tried(seed: int, number: int, needs: str) -> Tried:
-    policies = _SLIDING if needs == LEFT_OVER else ALL_POLICIES
+    policies = {LEFT_OVER: _SLIDING, PLAIN: (Policy(),)}.get(needs, ALL_POLICIES)
     policy = policies[number % len(policies)]
-    case = _sharpened(case_of(seed, policy, number), needs)
+    case = _sharpened(case_of(seed, policy, number), needs, number)
     relations = oracle_relations(case)
     return Tried(
         case,
@@ -97,9 +100,11 @@ def _tried(seed: int, number: int, needs: str) -> Tried:
     )
 
 
-def _sharpened(case: Case, needs: str) -> Case:
+def _sharpened(case: Case, needs: str, number: int) -> Case:
     if needs == LEFT_OVER:
         return tightened(case)
+    if needs == PLAIN:
+        return made_plain(case, Random(number))
     if needs == LARGE:
         return replace(case, events=tuple(map(_with_large_numbers, case.events)))
     return case

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from concordant.correlate import kernel, program, stage, writer
+from concordant.correlate import kernel, program, routing, stage, writer
 from concordant.correlate.compiled import layout as at
 from concordant.correlate.compiled import loop
 from concordant.correlate.kernel import Kernel
@@ -20,7 +20,7 @@ from concordant.correlate.stage import Stage
 from concordant.correlate.writer import Dictionary
 from concordant.model.kind import Kind
 from tests.campaign.kernel import difference
-from tests.detection.bugs import LARGE, LEFT_OVER, Bug, Plant, Tried, around
+from tests.detection.bugs import LARGE, LEFT_OVER, PLAIN, Bug, Plant, Tried, around
 
 BUGS: list[Bug] = []
 
@@ -67,6 +67,19 @@ def slots(words: Words) -> Iterator[int]:
     for _, _, part in parts(words):
         for index in range(words[part + at.PART_SLOT_COUNT]):
             yield int(words[part + at.PART_SLOTS]) + index * at.SLOT_SIZE
+
+
+def sieves(words: Words) -> Iterator[int]:
+    """One per topic that is read."""
+    topics = {int(words[topic + at.TOPIC_CODE]) for topic in topic_records(words)}
+    for code in sorted(topics):
+        yield int(words[at.PLAN_SIEVE]) + code * at.SIEVE_SIZE
+
+
+def topic_records(words: Words) -> Iterator[int]:
+    for _, _, part in parts(words):
+        for index in range(words[part + at.PART_TOPIC_COUNT]):
+            yield int(words[part + at.PART_TOPICS]) + index * at.TOPIC_SIZE
 
 
 def unaries(words: Words) -> Iterator[int]:
@@ -209,13 +222,11 @@ def _(patch: pytest.MonkeyPatch) -> None:
     turned = {at.INDEX_MIN: at.INDEX_MAX, at.INDEX_MAX: at.INDEX_MIN}
 
     def change(words: Words) -> None:
-        for _, _, part in parts(words):
-            for index in range(words[part + at.PART_TOPIC_COUNT]):
-                topic = words[part + at.PART_TOPICS] + index * at.TOPIC_SIZE
-                for place in range(words[topic + at.TOPIC_INDEX_COUNT]):
-                    record = words[topic + at.TOPIC_INDEXES] + place * at.INDEX_SIZE
-                    kind = int(words[record + at.INDEX_KIND])
-                    words[record + at.INDEX_KIND] = turned.get(kind, kind)
+        for topic in topic_records(words):
+            for place in range(words[topic + at.TOPIC_INDEX_COUNT]):
+                record = words[topic + at.TOPIC_INDEXES] + place * at.INDEX_SIZE
+                kind = int(words[record + at.INDEX_KIND])
+                words[record + at.INDEX_KIND] = turned.get(kind, kind)
 
     _with_words(patch, change)
 
@@ -265,6 +276,80 @@ def _(patch: pytest.MonkeyPatch) -> None:
             words[start : start + count] = words[start : start + count][::-1].copy()
 
     _with_words(patch, change)
+
+
+# --- the straight way -----------------------------------------------------------------------------
+
+
+def straight_steps(words: Words, *, compared: bool) -> Iterator[int]:
+    """Steps of straight ways by comparison, or of those by order alone."""
+    for _, _, part in parts(words):
+        straight = int(words[part + at.PART_STRAIGHT])
+        if straight and bool(words[straight + at.STRAIGHT_COMPARED]) == compared:
+            for index in range(words[straight + at.STRAIGHT_COUNT]):
+                yield straight + at.STRAIGHT_STEPS + index * at.STEP_SIZE
+
+
+def _unbind(patch: pytest.MonkeyPatch, field: int, *, compared: bool) -> None:
+    def change(words: Words) -> None:
+        for step in straight_steps(words, compared=compared):
+            words[step + field] = -1
+
+    _with_words(patch, change)
+
+
+@bug("on the straight way an event may come before the one it follows", needs=PLAIN)
+def _(patch: pytest.MonkeyPatch) -> None:
+    _unbind(patch, at.STEP_AFTER, compared=False)
+
+
+@bug(
+    "on the straight way the first event that fits what is before it is taken, come what may",
+    needs=PLAIN,
+)
+def _(patch: pytest.MonkeyPatch) -> None:
+    _unbind(patch, at.STEP_CHILD, compared=True)
+
+
+@bug("on the straight way only one of those bound to an event counts", needs=PLAIN)
+def _(patch: pytest.MonkeyPatch) -> None:
+    _unbind(patch, at.STEP_SIBLING, compared=True)
+
+
+@bug("on the straight way events stand in the order in which they were bound", needs=PLAIN)
+def _(patch: pytest.MonkeyPatch) -> None:
+    def change(words: Words) -> None:
+        for _, _, part in parts(words):
+            straight = int(words[part + at.PART_STRAIGHT])
+            for index in range(words[straight + at.STRAIGHT_COUNT] if straight else 0):
+                words[straight + at.STRAIGHT_STEPS + index * at.STEP_SIZE + at.STEP_SLOT] = index
+
+    _with_words(patch, change)
+
+
+# --- the sieve ------------------------------------------------------------------------------------
+
+
+@bug("the sieve holds back the bound itself")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def change(words: Words) -> None:
+        for record in sieves(words):
+            if words[record + at.SIEVE_LOW] > at.NULL + 1:
+                words[record + at.SIEVE_LOW] += 1
+            elif words[record + at.SIEVE_HIGH] < 2**63 - 1:
+                words[record + at.SIEVE_HIGH] -= 1
+
+    _with_words(patch, change)
+
+
+@bug("the sieve knows one reader of a topic only")
+def _(patch: pytest.MonkeyPatch) -> None:
+    around(
+        patch,
+        routing,
+        "_sieve",
+        lambda original, words, readers, encoded: original(words, readers[:1], encoded),
+    )
 
 
 @bug("recent takes the earliest candidate")

@@ -89,10 +89,9 @@ class Kernel:
         self._refuse_derived_topics(batch)
         first = self._position + 1
         self._position += len(batch)
-        positions = np.arange(first, first + len(batch))
         if not self.plan.topic_depth:
-            return Found(self.plan, [self._stages[0].step(batch, positions)], [0], batch, first)
-        return self._step_stages(batch, positions, first)
+            return Found(self.plan, [self._stages[0].step(batch, first)], [0], batch, first)
+        return self._step_stages(batch, np.arange(first, first + len(batch)), first)
 
     def push(self, event: Event) -> list[Relation]:
         """Take one event as it arrives, and return the relations it completes."""
@@ -123,7 +122,7 @@ class Kernel:
         for depth, stage in enumerate(self._stages):
             given = sorted((one for one in derived if one.depth <= depth), key=lambda d: d.when)
             merged, places, source = _merge(batch, positions, given, self.plan)
-            records = stage.step(merged, places)
+            records = stage.step(merged, first, places)
             stages.append(records)
             for index in range(len(records)):
                 row = int(source[records.taken[index]])

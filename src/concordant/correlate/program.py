@@ -49,6 +49,8 @@ class Program:
     """Some predicate compares strings by order."""
     lined: tuple[int, ...] = ()
     """Roots of subscriptions with an explicit cap on all queued events."""
+    sieved: bool = False
+    """Some events can be told from one value that nobody admits them."""
 
 
 def compile_program(
@@ -98,7 +100,8 @@ def compile_program(
         conjunctions += zip(mine, plan.conjunctions, strict=True)
         root += at.ROOT_SIZE
     words = writer.words
-    words[at.PLAN_TOPICS] = write_routers(words, writer.put, topics, conjunctions)
+    encoded = frozenset(writer.inputs.values())
+    sieved = write_routers(words, writer.put, topics, conjunctions, encoded)
     words[at.PLAN_SUBSCRIPTIONS] = writer.put(records)
     words[at.PLAN_SUBSCRIPTION_COUNT] = len(records)
     words[at.PLAN_DERIVED] = writer.put([w for pair in writer.derived_programs for w in pair])
@@ -119,6 +122,7 @@ def compile_program(
         len(conjunctions) + 1,
         writer.ranked,
         tuple(lined),
+        sieved and not numbers,  # what is numbered is every event of its topic
     )
 
 

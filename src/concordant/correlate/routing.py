@@ -10,7 +10,7 @@ A router may offer too much, never too little: admission itself is tested afterw
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from concordant.correlate.compiled import layout as at
 from concordant.correlate.plan import ConjunctionPlan
@@ -30,9 +30,14 @@ def write_routers(
     put: Put,
     topics: Sequence[str],
     conjunctions: Sequence[tuple[int, ConjunctionPlan]],
-) -> int:
-    """Write one router per topic; returns the address of their addresses."""
+    encoded: Collection[int],
+) -> bool:
+    """Write one router per topic, and a sieve; says whether the sieve holds anything back.
+
+    `encoded` are the columns that a sieve can look at: others are calculated later.
+    """
     addresses = []
+    sieves: list[int] = []
     for topic in topics:
         readers = [
             put(_reader(words, put, address, plan, topic))
@@ -58,7 +63,39 @@ def write_routers(
         router[at.ROUTER_ALWAYS] = put(always)
         router[at.ROUTER_ALWAYS_COUNT] = len(always)
         addresses.append(put(router))
-    return put(addresses)
+        sieves += _sieve(words, readers, encoded)
+    words[at.PLAN_TOPICS] = put(addresses)
+    words[at.PLAN_SIEVE] = put(sieves)
+    return sieves != list(_ALL) * len(topics)
+
+
+_ALL = (0, at.NULL, 2**63 - 1)
+"""A sieve that lets every event pass: a column, the least value and the greatest."""
+_NONE = (1, 0)
+"""No value lies there."""
+
+
+def _sieve(words: list[int], readers: Sequence[int], encoded: Collection[int]) -> Sequence[int]:
+    """The values of one column outside of which no reader admits an event."""
+    slots = [one for reader in readers for one in _unary_of_slots(words, reader)]
+    for column in dict.fromkeys(unary[0] for unary in slots[0]):
+        ranges = [_range([u for u in one if u[0] == column]) for one in slots]
+        low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
+        if column in encoded and (low, high) != _ALL[1:]:
+            return column, low, high
+    return _ALL
+
+
+def _range(unaries: Sequence[Unary]) -> tuple[int, int]:
+    """The least and the greatest value that may pass all these."""
+    _, low, high = _ALL
+    for _, op, value in unaries:
+        low = max(low, at.NULL + 1)  # null passes no comparison
+        if op in (at.OP_EQ, *_UPWARD):
+            low = max(low, value + (op == at.OP_GT))
+        if op in (at.OP_EQ, *_DOWNWARD):
+            high = min(high, value - (op == at.OP_LT))
+    return (low, high) if low <= high else _NONE
 
 
 def _reader(

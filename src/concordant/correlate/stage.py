@@ -141,8 +141,12 @@ class Stage:
 
     # --- a batch ------------------------------------------------------------------------------
 
-    def step(self, batch: Batch, positions: Array) -> Records:
-        """Take rows in their order; `positions` are their places in the total order."""
+    def step(self, batch: Batch, first: int, positions: Array | None = None) -> Records:
+        """Take rows in their order.
+
+        `positions` are their places in the total order, or they stand there one after the other
+        from `first` on.
+        """
         if self._row_count > self._compact_at:
             self._compact()
         start = self._row_count
@@ -157,7 +161,11 @@ class Stage:
             count = encode.select(batch.topic, mapping, self._topic_counts, selection, codes)
             selection = selection[: 0 if count == len(batch) else count]
         self._reserve(start + count)
-        self._encode(batch, positions, selection, count)
+        self._encode(batch, first, positions, selection, count)
+        if self._program.sieved:
+            selection = selection if len(selection) else np.arange(len(batch))
+            count = encode.sieve(self._program.words, codes, selection, count, self._cells, start)
+            selection = selection[:count]
         self._row_count = start + count
         self._rows.append(batch, selection if count < len(batch) else None)
         self._order_strings()
@@ -165,7 +173,7 @@ class Stage:
         relations = count // _ROWS_PER_RELATION
         self._reserve_output(relations, _EVENTS_PER_RELATION * relations)
         self._run(start, start + count, None)
-        return self._records(start, selection, positions)
+        return self._records(start, selection, first, positions)
 
     def push(self, event: Event, position: int) -> Records | None:
         """Take one event; None if it completes nothing, which is known without making an array."""
@@ -205,7 +213,7 @@ class Stage:
         if result == at.NOTHING:
             return None
         self._run(row, row + 1, result)
-        return self._records(row, _NOTHING, np.array([position]))
+        return self._records(row, _NOTHING, position, None)
 
     def _order_strings(self) -> None:
         if self._program.ranked and len(self._dictionary.codes) != self._ranked_count:
@@ -223,9 +231,14 @@ class Stage:
                 self._cells.resize(shape, refcheck=False)
             self._publish()
 
-    def _encode(self, batch: Batch, positions: Array, selection: Words, count: int) -> None:
+    def _encode(
+        self, batch: Batch, first: int, positions: Array | None, selection: Words, count: int
+    ) -> None:
         columns: list[tuple[int, int, Array, Array | None, Array | None]] = []
-        numbers = {"time": batch.time, "seq": batch.seq, "position": positions}
+        numbers = {"time": batch.time, "seq": batch.seq}
+        if ("position", Kind.POSITION) in self._program.inputs:
+            here = np.arange(first, first + len(batch)) if positions is None else positions
+            numbers["position"] = here
         for (name, kind), target in self._program.inputs.items():
             if name in numbers:
                 columns.append((target, at.SOURCE_INT, numbers[name], None, None))
@@ -233,7 +246,7 @@ class Stage:
                 column = batch.source if name == "source" else batch.attributes.get((name, kind))
                 columns.append((target, *self._source(column)))
         columns += [
-            (target, at.SOURCE_NULL, positions, None, None) for target in self._program.numbers
+            (target, at.SOURCE_NULL, _NOTHING, None, None) for target in self._program.numbers
         ]
         kept = [
             tuple(None if one is None else np.ascontiguousarray(one) for one in column[2:])
@@ -301,7 +314,9 @@ class Stage:
         self._arena.resize(_grown(len(self._arena)), refcheck=False)
         self._publish()
 
-    def _records(self, first_row: int, selection: Words, positions: Array) -> Records:
+    def _records(
+        self, first_row: int, selection: Words, first: int, positions: Array | None
+    ) -> Records:
         heads, events = self._found()
         rows = heads[:, at.OUT_ROW]
         taken = selection[rows - first_row] if len(selection) else rows - first_row
@@ -311,7 +326,7 @@ class Stage:
             heads[:, at.OUT_CONJUNCTION],
             heads[:, at.OUT_ORDINAL],
             heads[:, at.OUT_POSITION],
-            positions[taken],
+            taken + first if positions is None else positions[taken],
             np.append(heads[:, at.OUT_START], len(events)),
             events,
             self._rows,

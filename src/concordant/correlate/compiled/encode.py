@@ -16,6 +16,11 @@ from concordant.correlate.compiled.jit import (
 )
 from concordant.correlate.compiled.layout import (
     NULL,
+    PLAN_SIEVE,
+    SIEVE_COLUMN,
+    SIEVE_HIGH,
+    SIEVE_LOW,
+    SIEVE_SIZE,
     SOURCE_BOOL,
     SOURCE_FLOAT,
     SOURCE_HOW,
@@ -45,6 +50,31 @@ def select(topics, mapping, counts, selection, codes):
         codes[found] = code
         counts[code] += 1
         found += code < unread
+    return found
+
+
+@compiled
+def sieve(plan, codes, selection, count, cells_array, start):
+    """Let go of the encoded rows that no reader of their topic admits; how many are left.
+
+    A test that half of the events pass is dear where a branch depends on it; here none does.
+    """
+    width = cells_array.shape[1]
+    cells = pointer_at(cells_array.ctypes.data)
+    records = plan[PLAN_SIEVE]
+    kept = start * width
+    found = 0
+    for i in range(count):
+        record = records + codes[i] * SIEVE_SIZE
+        row = (start + i) * width
+        value = cells[row + plan[record + SIEVE_COLUMN]]
+        for column in range(width):
+            cells[kept + column] = cells[row + column]
+        codes[found] = codes[i]
+        selection[found] = selection[i]
+        passes = (value >= plan[record + SIEVE_LOW]) & (value <= plan[record + SIEVE_HIGH])
+        found += passes
+        kept += width if passes else 0
     return found
 
 

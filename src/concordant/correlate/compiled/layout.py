@@ -90,7 +90,14 @@ PLAN_TIME_ORDERED = 7
 PLAN_BUDGET = 8
 PLAN_SCANNED = 9
 """Ranges of so many places are scanned; longer ones are worth an index."""
+PLAN_SIEVE = 10
+"""Address of (column, lowest, highest) per topic code: no reader admits what lies outside."""
 PLAN_HEADER = 16
+
+SIEVE_COLUMN = 0
+SIEVE_LOW = 1
+SIEVE_HIGH = 2
+SIEVE_SIZE = 3
 
 # --- a topic's router ---------------------------------------------------------------------------
 ROUTER_ALWAYS = 0
