@@ -19,7 +19,8 @@ def run(size: Size) -> Section:
         for keys in size.powers(0, 2, 4, 5, 6):
             batch = events.keyed(count, keys, strings=strings)
             case = Case("keys", TEXT, batch, (), ("key", kind), 3_000, 1_000)
-            kernel, baseline, relations = measure(case, size.rounds)
+            taken, relations = measure(case, size.rounds)
+            kernel, dictionary, baseline = (taken[n] for n in ("kernel", "dictionary", "baseline"))
             rows.append(
                 {
                     "kind": str(kind.value),
@@ -27,6 +28,8 @@ def run(size: Size) -> Section:
                     "rate": count / kernel.median,
                     "ns": 1e9 * kernel.median / count,
                     "spread": kernel.spread,
+                    "dictionary_ns": 1e9 * dictionary.median / count,
+                    "dictionary_ratio": kernel.over(dictionary),
                     "baseline_ns": 1e9 * baseline.median / count,
                     "ratio": kernel.over(baseline),
                     "relations": relations,
@@ -38,23 +41,25 @@ def run(size: Size) -> Section:
         "Partition keys",
         f"`{TEXT}` over {count:,} events in one step, every key equally often in a shuffled order, "
         "so that with many keys nearly each event goes to memory that no cache holds: for the "
-        "baseline too. Strings enter as a dictionary of all keys, read in the measured time.",
+        "baselines too, which are those of the workloads. Strings enter as a dictionary of all keys, read in the measured time.",
         (
             Column("kind", "key"),
             Column("keys", "distinct keys", "count"),
             Column("rate", "events", "rate"),
             Column("ns", "ns/event", "ns"),
             Column("spread", "spread", "percent"),
-            Column("baseline_ns", "baseline ns/event", "ns"),
+            Column("dictionary_ns", "dictionary ns/event", "ns"),
+            Column("dictionary_ratio", "ratio", "ratio"),
+            Column("baseline_ns", "lean ns/event", "ns"),
             Column("ratio", "ratio", "ratio"),
             Column("relations", "relations", "count"),
         ),
         rows,
         [
             Goal(
-                f"{row['keys']:,} keys ({row['kind']}) against the baseline",
+                f"{row['keys']:,} keys ({row['kind']}) against a loop with Numba's dictionary",
                 "≤ 3x",
-                f"{row['ratio']:.1f}x",
+                f"{row['dictionary_ratio']:.1f}x, {row['ratio']:.1f}x of the lean one",
             )
             for row in most
         ],

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from concordant.correlate import program, stage
 from concordant.correlate.columns import Batch
-from concordant.correlate.compiled import layout
 from concordant.correlate.engine import Engine
 from concordant.correlate.kernel import Kernel
 from concordant.correlate.plan import Plan, SubscriptionPlan, compile_plan
