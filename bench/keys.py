@@ -41,7 +41,8 @@ def run(size: Size) -> Section:
         "Partition keys",
         f"`{TEXT}` over {count:,} events in one step, every key equally often in a shuffled order, "
         "so that with many keys nearly each event goes to memory that no cache holds: for the "
-        "baselines too, which are those of the workloads. Strings enter as a dictionary of all keys, read in the measured time.",
+        "baselines too, which are those of the workloads. Strings enter as a dictionary of all "
+        "keys, read in the measured time.",
         (
             Column("kind", "key"),
             Column("keys", "distinct keys", "count"),
