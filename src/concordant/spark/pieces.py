@@ -1,4 +1,4 @@
-"""Rows of a table on their way to their tasks: pieces in order before the shuffle, merged behind it.
+"""Rows of a table on their way: cut into ordered pieces before the shuffle, merged behind it.
 
 Spark's shuffle, its sort and its way into Python handle every row by itself. So the rows of a task
 are sorted and cut into pieces before it: an Arrow blob for some rows of one place, with the key of
@@ -11,6 +11,7 @@ no order at all one piece of each group of `GROUP` rows. Knows Arrow, no Spark.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ def cutting(packed_job: bytes, places: Sequence[int]) -> Callable[[Iterable[Any]
 
 
 def cut_columns(job: Job) -> list[str]:
-    """The columns of travelling rows that a task has to be given: of one set all know the number."""
+    """The columns that a task has to be given: the number of the only set is known."""
     names: list[str] = row_schema(job).names
     return names if len(job.sets) > 1 else [name for name in names if name != SET]
 
@@ -95,7 +96,7 @@ def _cut(rows: Any, job: Job, numbers: Any, *, has_key: bool) -> Any:
     size = max(1, min(PIECE, len(order) * PIECE_BYTES // max(1, whole.nbytes)))
     starts = _starts(place, size)
     sink, ends = pa.BufferOutputStream(), [0]
-    for start, end in zip(starts, [*starts[1:], len(place)], strict=True):
+    for start, end in pairwise([*starts, len(place)]):
         sink.write(whole.slice(start, end - start).serialize())
         ends.append(sink.tell())
     offsets = pa.py_buffer(np.array(ends, np.int32))
@@ -125,11 +126,7 @@ def _places(rows: Any, job: Job, count: int) -> Array:
 def _starts(place: Array, size: int) -> list[int]:
     """Where pieces of at most so many rows begin; none has rows of two places."""
     firsts = [0, *(np.flatnonzero(np.diff(place)) + 1).tolist(), len(place)]
-    return [
-        start
-        for first, end in zip(firsts, firsts[1:], strict=False)
-        for start in range(first, end, size)
-    ]
+    return [start for first, end in pairwise(firsts) for start in range(first, end, size)]
 
 
 # --- behind the shuffle ---------------------------------------------------------------------------

@@ -1,10 +1,11 @@
-"""Pieces of a table: merged behind the shuffle, each place has its rows in order, and all of them."""
+"""Pieces of a table, merged behind the shuffle: every place has all its rows, in order."""
 
 from __future__ import annotations
 
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -139,7 +140,5 @@ def test_long_rows_are_in_small_groups_and_pieces(
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 200, 1_000])
 def test_every_place_has_a_number_that_goes_there(count: int) -> None:
-    import numpy as np
-
     numbers = numbers_of_places(count)
     assert (spark_hash(np.array(numbers)) % count).tolist() == list(range(count))
