@@ -28,6 +28,7 @@ from concordant.spark.rows import (
     row_schema,
     table_of,
     unpacked,
+    without_own_ids,
 )
 from concordant.spark.warm import settle, unpacked_job
 
@@ -58,7 +59,7 @@ def packing(
         schema = placed_schema(unpacked_job(packed_job))
         marks: dict[str, int] = {}
         for group in gathered(batches, GROUP, GROUP_BYTES):
-            rows = table_of(group, schema)
+            rows = without_own_ids(table_of(group, schema))
             if marked:
                 marks = advanced(marks, _came(rows))
             yield _batch(*_by_bucket(rows), b"")

@@ -21,7 +21,16 @@ import pyarrow.compute as pc
 from concordant.correlate.columns import Array
 from concordant.spark.job import Job
 from concordant.spark.packing import GROUP, GROUP_BYTES, taken
-from concordant.spark.rows import SEQ, SET, SOURCE, TIME, gathered, row_schema, table_of
+from concordant.spark.rows import (
+    SEQ,
+    SET,
+    SOURCE,
+    TIME,
+    gathered,
+    row_schema,
+    table_of,
+    without_own_ids,
+)
 from concordant.spark.share import owners
 from concordant.spark.step import in_total_order
 from concordant.spark.warm import settle, unpacked_job
@@ -73,7 +82,7 @@ def _travelling(group: list[Any], job: Job) -> Any:
     rows = table_of(group, pa.schema([schema.field(name) for name in cut_columns(job)]))
     if len(job.sets) == 1:
         rows = rows.add_column(0, schema.field(SET), pa.array(np.zeros(rows.num_rows, np.int32)))
-    return rows
+    return without_own_ids(rows)
 
 
 def _by_key(rows: Any) -> Iterator[tuple[Any, bool]]:
