@@ -22,6 +22,7 @@ from concordant.model.event import Event
 from concordant.model.kind import INT_MAX, Kind
 from concordant.model.topic import TopicOrder, schemas
 from concordant.spark.job import Job, make_job
+from concordant.spark.pieces import KEY, PLACE, cut_columns, cutting, merged
 from concordant.spark.rows import ID, SEQ, SET, SOURCE, TIME, TOPIC, attribute_column, row_schema
 from concordant.spark.step import Bucket, step
 from tests.generators import Case
@@ -126,4 +127,42 @@ def bucket_summaries(case: Case, rng: Random, *, saved: bool) -> list[Summary]:
                 answers.append(answer)
             else:
                 answers.append(whole.take(table))
+    return summaries(pa.concat_tables(answers))
+
+
+def pieces_of(job: Job, rows: Any, rng: Random, *, places: int) -> dict[int, Any]:
+    """Rows cut by some tasks, and the pieces of each place as Spark gives them to its task."""
+    count = rng.choice((1, 2, 5))
+    owner = pa.array([rng.randrange(count) for _ in range(rows.num_rows)], pa.int32())
+    found = []
+    for number in range(count):
+        mine = rows.filter(pa.compute.equal(owner, number)).select(cut_columns(job))
+        batches = mine.combine_chunks().to_batches(max_chunksize=rng.choice((1, 7, 1_000)))
+        found += list(cutting(job.packed, range(places))(batches))
+    if not found:
+        return {}
+    table = pa.Table.from_batches(found)
+    ordered = table.sort_by([(name, "ascending") for name in KEY])
+    return {
+        place: ordered.filter(pa.compute.equal(ordered.column(PLACE), place))
+        for place in sorted(set(ordered.column(PLACE).to_pylist()))
+    }
+
+
+def table_summaries(case: Case, rng: Random) -> list[Summary]:
+    """What the tasks of a table deliver, whose rows come in no order from several files."""
+    job = job_of(case)
+    sent = [
+        rows_of(job, [event], index)
+        for index, one in enumerate(job.sets)
+        for event in case.events
+        if event.topic in one.topics
+    ]
+    rng.shuffle(sent)
+    rows = pa.concat_tables([rows_of(job, [], 0), *sent])
+    answers = [Bucket(job).take(rows.slice(0, 0))]
+    for pieces in pieces_of(job, rows, rng, places=rng.choice((1, 3))).values():
+        whole = Bucket(job)
+        batches = pieces.combine_chunks().to_batches(max_chunksize=rng.choice((1, 3, 1_000)))
+        answers += [whole.take(one) for one in merged(batches, job)]
     return summaries(pa.concat_tables(answers))

@@ -1,7 +1,8 @@
-"""Tables: rows of a partition to one task, sorted, then one Arrow hop through the core.
+"""Tables: rows in pieces to the task of their partition, merged there, then through the core.
 
-Spark sorts within a partition, so that a task needs no more memory than one chunk and the queues,
-however many events a key has. Starts nothing: the result is a plan like any other.
+Spark sorts the pieces of a partition (see `pieces`), so that a task needs no more memory than what
+overlaps and the queues, however many events a key has. Starts nothing: the result is a plan like
+any other.
 """
 
 from __future__ import annotations
@@ -10,38 +11,46 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from concordant.spark.job import Job
-from concordant.spark.normalise import bucket
+from concordant.spark.pieces import (
+    KEY,
+    PIECES_SCHEMA,
+    PLACE,
+    PLACE_COUNT_MAX,
+    cut_columns,
+    cutting,
+    merged,
+)
+from concordant.spark.placing import numbers_of_places
 from concordant.spark.relations import answer_schema
-from concordant.spark.rows import SEQ, SOURCE, TIME, gathered, row_schema, table_of
 from concordant.spark.step import Bucket, counted
 from concordant.spark.warm import settle, unpacked_job
 
-BUCKET_COUNT = 1 << 16
-"""Of tables: fine enough for any number of tasks, which Spark chooses by the size of the data."""
-
-_CHUNK = 1 << 16
-"""Rows joined before they are matched: Spark hands over fewer at a time than the kernel likes."""
+PARTITIONS = "spark.sql.shuffle.partitions"
+"""How many tasks Spark begins to spread rows over; it joins those that get few."""
 
 
 def answers_of(rows: DataFrame, job: Job) -> DataFrame:
     """Everything that a job answers to travelling rows."""
-    sorted_rows = rows.repartition(bucket(job, BUCKET_COUNT)).sortWithinPartitions(
-        TIME, SOURCE, SEQ
-    )
-    return sorted_rows.mapInArrow(task(job.packed), from_arrow_schema(answer_schema(job)))
+    given = rows.sparkSession.conf.get(PARTITIONS)
+    places = numbers_of_places(min(PLACE_COUNT_MAX, int(given or 1)))
+    columns = [F.col(f"`{name.replace('`', '``')}`") for name in cut_columns(job)]
+    pieces = rows.select(*columns).mapInArrow(cutting(job.packed, places), PIECES_SCHEMA)
+    ordered = pieces.repartition(PLACE).sortWithinPartitions(*KEY)
+    return ordered.mapInArrow(task(job.packed), from_arrow_schema(answer_schema(job)))
 
 
 def task(packed: bytes) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """What one task does with its rows."""
+    """What one task does with its pieces."""
 
     def run(batches: Iterable[Any]) -> Iterator[Any]:
         job = unpacked_job(packed)
         whole = Bucket(job)
-        for group in gathered(batches, _CHUNK):
-            yield from whole.take(table_of(group, row_schema(job))).to_batches()
+        for rows in merged(batches, job):
+            yield from whole.take(rows).to_batches()
         yield from counted(whole, b"").to_batches()
         settle()
 

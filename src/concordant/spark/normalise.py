@@ -64,7 +64,7 @@ def _one(given: Input, job: Job, progress: str | None) -> DataFrame:
         F.when(source != "", source).alias(SOURCE),
         fields[SEQ].column.cast("bigint").alias(SEQ),
         fields[TIME].instant().alias(TIME),
-        _given_id(given, source).alias(ID),
+        _given_id(given).alias(ID),
     ]
     for name, kind in job.columns:
         columns.append(_attribute(given, job, name, kind).alias(attribute_column(name, kind)))
@@ -76,12 +76,11 @@ def _one(given: Input, job: Job, progress: str | None) -> DataFrame:
     return frame.select(F.explode(F.array_compact(numbers)).alias(SET), "*")
 
 
-def _given_id(given: Input, source: Column) -> Column:
-    """An id that is `source:seq` anyway need not travel."""
+def _given_id(given: Input) -> Column:
+    """As it is: that it says `source:seq` anyway, workers find out sooner (`without_own_ids`)."""
     if ID not in given.reserved:
         return F.lit(None).cast("string")
-    own = F.concat(source, F.lit(":"), given.reserved[SEQ].column.cast("bigint").cast("string"))
-    return F.nullif(given.reserved[ID].column.cast("string"), own)
+    return given.reserved[ID].column.cast("string")
 
 
 def _topic_code(given: Input, job: Job, progress: str | None) -> Column:

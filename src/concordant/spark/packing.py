@@ -28,6 +28,7 @@ from concordant.spark.rows import (
     row_schema,
     table_of,
     unpacked,
+    without_own_ids,
 )
 from concordant.spark.warm import settle, unpacked_job
 
@@ -36,8 +37,9 @@ BUCKET, ROWS, MARKS = "bucket", "rows", "marks"
 PACKED_SCHEMA = f"{BUCKET} int, {ROWS} binary, {MARKS} binary"
 """Columns of what is packed, as Spark is told."""
 
-_GROUP = 1 << 18
-"""Rows that are packed together: what a task has to hold."""
+GROUP = 1 << 18
+GROUP_BYTES = 1 << 26
+"""Rows that are packed together, or their bytes if they are long: what a task has to hold."""
 
 _marks = msgspec.msgpack.Decoder(dict[str, int])
 
@@ -56,8 +58,8 @@ def packing(
     def run(batches: Iterable[Any]) -> Iterator[Any]:
         schema = placed_schema(unpacked_job(packed_job))
         marks: dict[str, int] = {}
-        for group in gathered(batches, _GROUP):
-            rows = table_of(group, schema)
+        for group in gathered(batches, GROUP, GROUP_BYTES):
+            rows = without_own_ids(table_of(group, schema))
             if marked:
                 marks = advanced(marks, _came(rows))
             yield _batch(*_by_bucket(rows), b"")
@@ -99,7 +101,7 @@ def _by_bucket(rows: Any) -> tuple[Any, Any]:
     numbers = rows.column(BUCKET).to_numpy()
     numbers = numbers.astype(np.min_scalar_type(numbers.max(initial=0)))  # short ones sort quickly
     order = np.argsort(numbers, kind="stable")
-    numbers, rows = numbers[order], _taken(rows.drop_columns(BUCKET), pa.array(order))
+    numbers, rows = numbers[order], taken(rows.drop_columns(BUCKET), pa.array(order))
     buckets, starts = np.unique(numbers, return_index=True)
     sink, ends = pa.BufferOutputStream(), [0]
     for start, end in pairwise([*starts.tolist(), len(numbers)]):
@@ -110,7 +112,7 @@ def _by_bucket(rows: Any) -> tuple[Any, Any]:
     return pa.array(buckets, pa.int32()), blobs
 
 
-def _taken(rows: Any, order: Any) -> Any:
+def taken(rows: Any, order: Any) -> Any:
     """Rows in an order; columns that say the same in every row stay as they are."""
     return pa.Table.from_arrays(
         [one if _is_uniform(one) else one.take(order) for one in rows.columns], schema=rows.schema

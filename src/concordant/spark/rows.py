@@ -6,6 +6,7 @@ missing topic, time, source or seq, and integers beyond the symmetric range. Kno
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -83,16 +84,19 @@ def unpacked(data: Any) -> Any:
     return pa.ipc.open_stream(pa.py_buffer(data)).read_all()
 
 
-def gathered(batches: Iterable[Any], row_count: int) -> Iterator[list[Any]]:
-    """Record batches in groups of at least so many rows; the last may be smaller."""
+def gathered(
+    batches: Iterable[Any], row_count: int, byte_count: int = sys.maxsize
+) -> Iterator[list[Any]]:
+    """Record batches in groups of at least so many rows or bytes; the last may be smaller."""
     waiting: list[Any] = []
-    count = 0
+    count = size = 0
     for batch in batches:
         waiting.append(batch)
         count += batch.num_rows
-        if count >= row_count:
+        size += batch.nbytes
+        if count >= row_count or size >= byte_count:
             yield waiting
-            waiting, count = [], 0
+            waiting, count, size = [], 0, 0
     if waiting:
         yield waiting
 

@@ -32,6 +32,8 @@ DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    # Rows of ours are shorter; of blobs, a worker holds no more at a time.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
     PROVIDER: ROCKSDB,
     # Spark formats the code that it generates by a regular expression that recurses: with the usual
     # stack a stream of many columns ends in a StackOverflowError now and then.
@@ -44,6 +46,7 @@ DEFAULTS = {
 OF_A_SESSION = (
     "spark.sql.session.timeZone",
     "spark.sql.execution.arrow.maxRecordsPerBatch",
+    "spark.sql.execution.arrow.maxBytesPerBatch",
     PROVIDER,
 )
 """Those that can be set from outside, through Spark Connect; the others are its server's."""

@@ -1,4 +1,4 @@
-"""Whose rows: which task a travelling row goes to, where tasks take rows without a shuffle.
+"""Whose rows: which task a travelling row goes to, where workers decide it and not Spark.
 
 Rows of one partition share a task, and that is all that is promised; how the hash mixes is nobody's
 business. Knows travelling rows and sets of subscriptions, no files and no Spark.

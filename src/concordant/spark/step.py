@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from concordant.correlate.columns import Batch
+from concordant.correlate.columns import Array, Batch
 from concordant.correlate.kernel import Kernel
 from concordant.errors import UsageError
+from concordant.files.arrow import texts_of
 from concordant.files.order import in_order
 from concordant.model.event import OrderKey
 from concordant.model.kind import INT_MAX
@@ -257,16 +258,36 @@ def _logged(state: BucketState, table: Any) -> tuple[Any, Mapping[str, Any]]:
 
 def in_total_order(table: Any) -> Any:
     """Travelling rows by (time, source, seq)."""
-    time = table.column(TIME)
-    if not time.null_count:
-        numbers = time.to_numpy()
-        if bool(np.all(numbers[1:] > numbers[:-1])):
-            return table
-        order = np.argsort(numbers, kind="stable")  # quick for a few runs, each in order
-        numbers = numbers[order]
-        if bool(np.all(numbers[1:] > numbers[:-1])):
-            return table.take(order)
-    return _sorted(table, (TIME, SOURCE, SEQ))
+    if any(table.column(name).null_count for name in (TIME, SOURCE, SEQ)):
+        return _sorted(table, (TIME, SOURCE, SEQ))
+    time = table.column(TIME).to_numpy()
+    if bool(np.all(time[1:] > time[:-1])):
+        return table
+    order = np.argsort(time, kind="stable")  # quick for a few runs, each in order
+    ordered = time[order]
+    if bool(np.all(ordered[1:] > ordered[:-1])):
+        return table.take(order)
+    seq, rank = table.column(SEQ).to_numpy(), _ranked(table.column(SOURCE))
+    if _is_ordered(time, rank, seq):
+        return table
+    return table.take(np.lexsort((seq, rank, time)))
+
+
+def _ranked(texts: Any) -> Array:
+    """Texts as numbers that compare as they do."""
+    known = texts_of(texts)
+    names = known.dictionary
+    rank = np.empty(len(names), np.int32)
+    rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    return rank[known.values]
+
+
+def _is_ordered(time: Array, rank: Array, seq: Array) -> bool:
+    """Does no row belong before the one that it follows?"""
+    before = seq[1:] < seq[:-1]
+    for values in (rank, time):
+        before = (values[1:] < values[:-1]) | ((values[1:] == values[:-1]) & before)
+    return not before.any()
 
 
 def _sorted(table: Any, names: tuple[str, ...]) -> Any:

@@ -57,7 +57,7 @@ def sent(job: Job, table: Any, *, marked: bool = True) -> Iterator[tuple[int, An
 def test_every_event_arrives_once_in_its_bucket_and_in_its_order(
     job: Job, seed: int, sources: list[str | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_GROUP", 20)
+    monkeypatch.setattr(module, "GROUP", 20)
     table = placed(job, seed, count=50, sources=sources)
     blobs: dict[int, list[bytes]] = {}
     for bucket, blob, _ in sent(job, table):
@@ -77,7 +77,7 @@ def test_every_event_arrives_once_in_its_bucket_and_in_its_order(
 def test_every_bucket_hears_how_far_every_source_has_come(
     job: Job, seed: int, sources: list[str | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_GROUP", 20)
+    monkeypatch.setattr(module, "GROUP", 20)
     table = placed(job, seed, count=50, sources=sources)
     expected: dict[str, int] = {"before": 7}
     for row in table.to_pylist():
