@@ -28,9 +28,10 @@ TIGHT_EVERY = 8
 """One case in so many is tightened."""
 
 
-PLAIN_EVERY = 4
+PLAIN = Policy()
+PLAIN_EVERY = 2
 PLAIN_RUN = 32
-"""One run of so many cases in so many is made plain."""
+"""Under this policy, one run of so many cases in so many is made plain."""
 PLAIN_EVENTS_MAX = 20
 
 
@@ -38,7 +39,7 @@ def case_of(seed: int, policy: Policy, number: int) -> Case:
     """The case of that name."""
     rng = Random(f"{seed}/{policy}/{number}")
     case = random_case(rng, policy=policy)
-    if number // PLAIN_RUN % PLAIN_EVERY == PLAIN_EVERY - 1:
+    if policy == PLAIN and number // PLAIN_RUN % PLAIN_EVERY == PLAIN_EVERY - 1:
         case = made_plain(case, rng)
     return tightened(case) if number % TIGHT_EVERY == TIGHT_EVERY - 1 else case
 
