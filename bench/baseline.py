@@ -100,15 +100,6 @@ def _pass_bare(topic: Any, time: Any, key: Any, keys: Any, counts: Any, shift: A
 
 
 @njit(cache=True)
-def _look_up(key: Any, seen: Any) -> Any:
-    """1 if a key was seen before; else it is now."""
-    if key in seen:
-        return 1
-    seen[key] = 1
-    return 0
-
-
-@njit(cache=True)
 def _pass_dictionary(topic: Any, time: Any, key: Any, columns: Any, seen: Any) -> Any:
     total = np.int64(0)
     again = 0
@@ -116,7 +107,11 @@ def _pass_dictionary(topic: Any, time: Any, key: Any, columns: Any, seen: Any) -
         total ^= topic[row] + time[row]
         for column in columns:
             total ^= column[row]
-        again += _look_up(np.int64(key[row]), seen)
+        one = np.int64(key[row])  # here and not in a function: a call would cost as much again
+        if one in seen:
+            again += 1
+        else:
+            seen[one] = 1
     return again, total
 
 
@@ -126,5 +121,9 @@ def _pass_dictionary_bare(topic: Any, time: Any, key: Any, seen: Any) -> Any:
     again = 0
     for row in range(len(topic)):
         total ^= topic[row] + time[row]
-        again += _look_up(np.int64(key[row]), seen)
+        one = np.int64(key[row])
+        if one in seen:
+            again += 1
+        else:
+            seen[one] = 1
     return again, total
