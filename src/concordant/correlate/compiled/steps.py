@@ -140,11 +140,15 @@ def give(plan, reader, arena, cells, width, rank, scratch, out, control, row, bl
             if result == MATCHED:
                 _deliver_straight(plan, reader, block, arena, scratch, out, control, row)
             return DONE
-    return _search_for(plan, reader, arena, cells, width, rank, scratch, out, control, row, block)
+    return _go_around(plan, reader, arena, cells, width, rank, scratch, out, control, row, block)
 
 
 @compiled
-def _search_for(plan, reader, arena, cells, width, rank, scratch, out, control, row, block):
+def _go_around(plan, reader, arena, cells, width, rank, scratch, out, control, row, block):
+    """Queue an event and search for a match, under any policy; answers as `give`.
+
+    A function of its own, so that the loop around the straight way stays small.
+    """
     topic = plan[reader + READER_TOPIC]
     part = plan[reader + READER_PART]
     subscription = plan[reader + READER_SUB]
