@@ -15,7 +15,7 @@ import numpy.typing as npt
 from concordant.correlate.compiled import layout as at
 from concordant.correlate.plan import ConjunctionPlan, Part, SubscriptionPlan
 from concordant.correlate.routing import write_routers
-from concordant.correlate.straight import straight_record
+from concordant.correlate.straight import kept_size, straight_record
 from concordant.correlate.writer import Dictionary, Wanted, Writer, reads
 from concordant.model.kind import Kind
 from concordant.model.subscription import QUEUED_COUNT_MAX, Consume, Match
@@ -111,6 +111,7 @@ def compile_program(
     words[at.PLAN_TIME_ORDERED] = int(time_ordered)
     words[at.PLAN_BUDGET] = budget
     words[at.PLAN_SCANNED] = scanned
+    words[at.PLAN_ALONE] = int(len(conjunctions) == 1 and _goes_straight(words, conjunctions[0][0]))
     return Program(
         np.array(words, np.int64),
         topics,
@@ -124,6 +125,11 @@ def compile_program(
         tuple(lined),
         sieved and not numbers,  # what is numbered is every event of its topic
     )
+
+
+def _goes_straight(words: Sequence[int], conjunction: int) -> bool:
+    """Has a conjunction a straight way? Then it has one part."""
+    return words[words[conjunction + at.CON_PARTS] + at.PART_STRAIGHT] != 0
 
 
 def _dense(plan: SubscriptionPlan) -> bool:
@@ -202,11 +208,13 @@ def _queues(words: Sequence[int], conjunctions: Sequence[int]) -> list[int]:
     for order, conjunction in enumerate(conjunctions):
         for p in range(words[conjunction + at.CON_PART_COUNT]):
             part = words[conjunction + at.CON_PARTS] + p * at.PART_SIZE
+            straight = words[part + at.PART_STRAIGHT]
+            kept = words[straight + at.STRAIGHT_KEPT] if straight else 0
             for t in range(words[part + at.PART_TOPIC_COUNT]):
                 topic = words[part + at.PART_TOPICS] + t * at.TOPIC_SIZE
-                found += [words[topic + at.TOPIC_QUEUE], topic, order]
+                found += [words[topic + at.TOPIC_QUEUE], topic, order, kept]
             if words[part + at.PART_FINISHED] >= 0:
-                found += [words[part + at.PART_FINISHED], -1, order]
+                found += [words[part + at.PART_FINISHED], -1, order, 0]
     return found
 
 
@@ -262,8 +270,10 @@ def _conjunction(
         record[at.PART_TOPICS] = writer.put(topics)
         record[at.PART_TOPIC_COUNT] = len(part.topics)
         record[at.PART_OUT] = writer.put([place[slot] for slot in part.slots])
-        straight = straight_record(writer.words, plan, part, record)
-        record[at.PART_STRAIGHT] = writer.put(straight) if straight else 0
+        straight = straight_record(writer.words, plan, part, record, block)
+        if straight:
+            record[at.PART_STRAIGHT] = writer.put(straight)
+            block += kept_size(straight)
         parts.append(record)
     first = writer.put([word for record in parts for word in record])
     record = [0] * at.CON_SIZE

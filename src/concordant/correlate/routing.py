@@ -126,7 +126,10 @@ def _reader(
     sought = _sought(words, part, one)
     record[at.READER_SOUGHT] = put([word for place in sought for word in place])
     record[at.READER_SOUGHT_COUNT] = len(sought)
-    record[at.READER_STRAIGHT] = words[part + at.PART_STRAIGHT]
+    straight = record[at.READER_STRAIGHT] = words[part + at.PART_STRAIGHT]
+    if straight:
+        steps = range(straight + at.STRAIGHT_STEPS, len(words), at.STEP_SIZE)
+        record[at.READER_STEP] = next(i for i, s in enumerate(steps) if words[s + at.STEP_TOPIC] == one)
     return record
 
 

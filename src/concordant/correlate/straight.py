@@ -18,15 +18,19 @@ Step = tuple[int, int, int]
 
 
 def straight_record(
-    words: Sequence[int], plan: SubscriptionPlan, part: Part, record: Sequence[int]
+    words: Sequence[int], plan: SubscriptionPlan, part: Part, record: Sequence[int], kept: int
 ) -> list[int] | None:
-    """The words of a part's straight way; None if it has none."""
+    """The words of a part's straight way; None if it has none.
+
+    `kept` is where the block has room for what is kept of it, see `kept_size`.
+    """
     if not _simple(plan, part):
         return None
     steps = _ordered(words, record) if record[at.PART_ORDERED] else _compared(words, record)
     if steps is None:
         return None
-    found = [int(not record[at.PART_ORDERED]), len(steps)]
+    compared = not record[at.PART_ORDERED]
+    found = [int(compared), len(steps), kept if compared else 0]
     for index, (slot, after, pair) in enumerate(steps):
         topic = _topic(words, record, slot)
         bound = [i for i, step in enumerate(steps) if step[1] == index]
@@ -35,12 +39,26 @@ def straight_record(
         one[at.STEP_QUEUE] = words[topic + at.TOPIC_QUEUE]
         one[at.STEP_SLOT] = slot
         one[at.STEP_AFTER] = after
-        one[at.STEP_PAIR] = pair
         one[at.STEP_TOPIC] = topic
         one[at.STEP_CHILD] = bound[0] if bound else -1
         one[at.STEP_SIBLING] = siblings[0] if siblings else -1
+        if after >= 0 and pair:
+            op = words[pair + at.BINARY_OP]
+            one[at.STEP_MINE] = words[pair + at.BINARY_MINE]
+            one[at.STEP_THEIRS] = words[pair + at.BINARY_THEIRS]
+            one[at.STEP_TURNED] = -1 if op in (at.OP_GT, at.OP_GE) else 0
+            # Which side gives way follows from where a word has room: no value is NULL.
+            one[at.STEP_LOWERED] = int(op == at.OP_LE)
+            one[at.STEP_RAISED] = int(op == at.OP_GE)
+        else:
+            one[at.STEP_MINE] = at.COL_ROW
         found += one
     return found
+
+
+def kept_size(straight: Sequence[int]) -> int:
+    """The words of a block that a straight way needs."""
+    return 1 + straight[at.STRAIGHT_COUNT] if straight[at.STRAIGHT_COMPARED] else 0
 
 
 def _simple(plan: SubscriptionPlan, part: Part) -> bool:

@@ -92,6 +92,8 @@ PLAN_SCANNED = 9
 """Ranges of so many places are scanned; longer ones are worth an index."""
 PLAN_SIEVE = 10
 """Address of (column, lowest, highest) per topic code: no reader admits what lies outside."""
+PLAN_ALONE = 11
+"""There is one conjunction alone, and it goes the straight way."""
 PLAN_HEADER = 16
 
 SIEVE_COLUMN = 0
@@ -145,7 +147,9 @@ QUEUE_TOPIC = 1
 """The topic's record, or -1 for finished part-relations."""
 QUEUE_ORDER = 2
 """The canonical order of its conjunction."""
-QUEUE_SIZE = 3
+QUEUE_KEPT = 3
+"""Offset of what its part keeps of the rows in its queues, see STRAIGHT_KEPT, or 0."""
+QUEUE_SIZE = 4
 
 # --- a conjunction ------------------------------------------------------------------------------
 CON_SUB = 0
@@ -186,7 +190,9 @@ READER_SOUGHT = 14
 READER_SOUGHT_COUNT = 15
 READER_STRAIGHT = 16
 """See PART_STRAIGHT."""
-READER_SIZE = 17
+READER_STEP = 17
+"""The step of the straight way that is the topic's."""
+READER_SIZE = 18
 
 SOUGHT_QUEUE = 0
 SOUGHT_HEADER = 1
@@ -225,7 +231,10 @@ PART_SIZE = 13
 STRAIGHT_COMPARED = 0
 """Events are compared; else only their order matters."""
 STRAIGHT_COUNT = 1
-STRAIGHT_STEPS = 2
+STRAIGHT_KEPT = 2
+"""Where events are compared, the offset in the block of what is kept: whether it is (1 or 0), then
+one key per step, see `compiled.partners`."""
+STRAIGHT_STEPS = 3
 """One record per slot, see STEP_, so that what a step refers to comes before it."""
 
 STEP_QUEUE = 0
@@ -233,14 +242,20 @@ STEP_QUEUE = 0
 STEP_SLOT = 1
 STEP_AFTER = 2
 """The step that it is bound to, or -1: its event must come later, or compare with it."""
-STEP_PAIR = 3
-"""Where events are compared: the binary predicate that says how, see BINARY_."""
-STEP_TOPIC = 4
-STEP_CHILD = 5
+STEP_TOPIC = 3
+STEP_CHILD = 4
 """The first step that is bound to it, or -1."""
-STEP_SIBLING = 6
+STEP_SIBLING = 5
 """The next step that is bound to the same one, or -1."""
-STEP_SIZE = 7
+STEP_MINE = 6
+"""Where events are compared: its own column, and that of the step it is bound to."""
+STEP_THEIRS = 7
+STEP_TURNED = 8
+"""A word that turns values so that "less" is asked for."""
+STEP_LOWERED = 9
+STEP_RAISED = 10
+"""What is taken from its own values and added to the others', so that equal ones pass if they may."""
+STEP_SIZE = 11
 
 BEFORE_SLOT = 0
 BEFORE_QUEUE = 1
@@ -460,9 +475,8 @@ AHEAD_COUNT = 32
 """Rows whose partitions are looked up together, so that waiting for memory overlaps."""
 NEAR_WORDS = 1 << 18
 """An arena of at most so many words is near anyway."""
-AT_FITTING = AT_ONLY + AHEAD_COUNT
-"""Per step of the straight way: the places that have a partner in every later step."""
 STRAIGHT_COUNT_MAX = 8
+"""Steps with comparisons that the straight way takes."""
 STRAIGHT_LENGTH_MAX = 64
-"""Steps with comparisons, and events in a queue, that the straight way has room for."""
-SCRATCH_SIZE = AT_FITTING + STRAIGHT_COUNT_MAX * STRAIGHT_LENGTH_MAX
+"""Events of a queue that it looks through."""
+SCRATCH_SIZE = AT_ONLY + AHEAD_COUNT

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from concordant.correlate.compiled.alone import take_alone
 from concordant.correlate.compiled.arena import find_block, find_by_one, make_block, make_room, mix
 from concordant.correlate.compiled.caps import bound_all, over_all
 from concordant.correlate.compiled.index import approach, drop
@@ -41,6 +42,7 @@ from concordant.correlate.compiled.layout import (
     NEAR_WORDS,
     NOTHING,
     NULL,
+    PLAN_ALONE,
     PLAN_DERIVED,
     PLAN_DERIVED_COUNT,
     PLAN_NUMBERED,
@@ -52,6 +54,7 @@ from concordant.correlate.compiled.layout import (
     Q_DEAD,
     Q_HEAD,
     Q_TAIL,
+    QUEUE_KEPT,
     QUEUE_OFFSET,
     QUEUE_ORDER,
     QUEUE_SIZE,
@@ -184,12 +187,19 @@ def _run(plan, arena, cells, codes, width, rank, scratch, out, control, candidat
         if result != DONE:
             return result
         control[CONTROL_PENDING] = 0
-    looked = control[CONTROL_ROW] - AHEAD_COUNT
-    for row in range(control[CONTROL_ROW], stop):
-        if row == looked + AHEAD_COUNT:
+    row = control[CONTROL_ROW]
+    looked = ahead = row
+    while row < stop:
+        if row == ahead:
             looked = row
             ahead = min(row + AHEAD_COUNT, stop)
             _look_ahead(plan, arena, cells, codes, width, scratch, row, ahead)
+        if plan[PLAN_ALONE]:
+            row = take_alone(
+                plan, arena, cells, width, rank, scratch, out, control, row, looked, ahead
+            )
+            if row == ahead:
+                continue
         block = scratch[AT_AHEAD + row - looked]
         base = AT_ONLY + row - looked
         if scratch[base] != 0:
@@ -200,6 +210,7 @@ def _run(plan, arena, cells, codes, width, rank, scratch, out, control, candidat
                 and not of_use(plan, scratch[base], block, arena)
             ):
                 arena[plan[scratch[base] + READER_ROOT] + ROOT_ADMITTED] += 1
+                row += 1
                 continue  # the commonest end of all, so without a call
             source = scratch
             count = 1
@@ -233,6 +244,7 @@ def _run(plan, arena, cells, codes, width, rank, scratch, out, control, candidat
                     control[CONTROL_PENDING] = subscription
                     return result
         control[CONTROL_CANDIDATE] = 0
+        row += 1
     control[CONTROL_ROW] = stop
     return DONE
 
@@ -459,6 +471,8 @@ def renumber(control_array, new_row):
                 data = arena[header + Q_DATA]
                 for place in range(arena[header + Q_HEAD], arena[header + Q_TAIL]):
                     arena[data + place] = new_row[arena[data + place]]
+                if plan[queue + QUEUE_KEPT] != 0:  # worked out anew when it is needed
+                    arena[block + plan[queue + QUEUE_KEPT]] = 0
                 queue += QUEUE_SIZE
             block = arena[block + BLOCK_NEXT]
 

@@ -109,15 +109,8 @@ def give(plan, reader, arena, cells, width, rank, scratch, out, control, row, bl
 
     `block` is that of its partition, or 0 if it is not known.
     """
-    topic = plan[reader + READER_TOPIC]
-    part = plan[reader + READER_PART]
-    if plan[reader + READER_TESTED]:
-        slot = plan[part + PART_SLOTS] + plan[topic + TOPIC_FIRST] * SLOT_SIZE
-        stop = slot + plan[topic + TOPIC_WIDTH] * SLOT_SIZE
-        while not fits(plan, slot, cells, width, rank, row):
-            slot += SLOT_SIZE
-            if slot == stop:
-                return DONE
+    if plan[reader + READER_TESTED] and not admitted(plan, reader, cells, width, rank, row):
+        return DONE
     if _crowded(plan, reader, control):
         return OUT_FULL
     subscription = plan[reader + READER_SUB]
@@ -132,15 +125,24 @@ def give(plan, reader, arena, cells, width, rank, scratch, out, control, row, bl
         if block < 0:
             return ARENA_FULL
     if plan[reader + READER_STRAIGHT] != 0 and arena[root + ROOT_LINED] == 0:
-        result = go_straight(plan, reader, arena, cells, width, scratch, row, block)
-        if result == ARENA_FULL:
-            return result
+        result = _give_straight(
+            plan, reader, arena, cells, width, scratch, out, control, row, block
+        )
         if result != ASIDE:
-            _account(plan, root, arena, scratch)
-            if result == MATCHED:
-                _deliver_straight(plan, reader, block, arena, scratch, out, control, row)
-            return DONE
+            return result
     return _go_around(plan, reader, arena, cells, width, rank, scratch, out, control, row, block)
+
+
+@compiled
+def _give_straight(plan, reader, arena, cells, width, scratch, out, control, row, block):
+    """Give an event to a conjunction that goes the straight way: as `give`, or ASIDE."""
+    result = go_straight(plan, reader, arena, cells, width, scratch, row, block)
+    if result == MATCHED:
+        deliver_straight(plan, reader, block, arena, scratch, out, control, row)
+    elif result != DONE:
+        return result
+    account(plan, plan[reader + READER_ROOT], arena, scratch)
+    return DONE
 
 
 @compiled
@@ -191,7 +193,7 @@ def _go_around(plan, reader, arena, cells, width, rank, scratch, out, control, r
         matched = search(
             plan, subscription, part, block, arena, cells, width, rank, scratch, pinned
         )
-        _account(plan, root, arena, scratch)
+        account(plan, root, arena, scratch)
     arena[leftover] = 1 if matched and plan[subscription + SUB_CONSUME] == CONSUME_SLIDE else 0
     if matched:
         dispose(plan, subscription, part, root, block, arena, cells, width, scratch)
@@ -216,8 +218,8 @@ def _go_around(plan, reader, arena, cells, width, rank, scratch, out, control, r
 
 
 @folded
-def _deliver_straight(plan, reader, block, arena, scratch, out, control, row):
-    """The same for a match of the straight way, whose steps need not stand as its slots do."""
+def deliver_straight(plan, reader, block, arena, scratch, out, control, row):
+    """Deliver a match of the straight way, whose steps need not stand as its slots do."""
     conjunction = plan[reader + READER_CONJUNCTION]
     start = _deliver(
         plan,
@@ -236,6 +238,17 @@ def _deliver_straight(plan, reader, block, arena, scratch, out, control, row):
     for i in range(plan[straight + STRAIGHT_COUNT]):
         rows[start + plan[step + STEP_SLOT]] = scratch[AT_ROW + i]
         step += STEP_SIZE
+
+
+@inlined
+def admitted(plan, reader, cells, width, rank, row):
+    """Does an event fit some instance of its topic?"""
+    topic = plan[reader + READER_TOPIC]
+    slot = plan[plan[reader + READER_PART] + PART_SLOTS] + plan[topic + TOPIC_FIRST] * SLOT_SIZE
+    stop = slot + plan[topic + TOPIC_WIDTH] * SLOT_SIZE
+    while slot < stop and not fits(plan, slot, cells, width, rank, row):
+        slot += SLOT_SIZE
+    return slot < stop
 
 
 @inlined
@@ -303,7 +316,7 @@ def _enough(plan, part, block, arena):
 
 
 @folded
-def _account(plan, root, arena, scratch):
+def account(plan, root, arena, scratch):
     steps = scratch[AT_STEPS]
     arena[root + ROOT_STEPS] += steps
     if steps > arena[root + ROOT_WORST]:
