@@ -76,6 +76,15 @@ def sieves(words: Words) -> Iterator[int]:
         yield int(words[at.PLAN_SIEVE]) + code * at.SIEVE_SIZE
 
 
+def only_readers(words: Words) -> Iterator[int]:
+    """Of the topics that one conjunction alone reads."""
+    topics = {int(words[topic + at.TOPIC_CODE]) for topic in topic_records(words)}
+    for code in sorted(topics):
+        reader = int(words[words[words[at.PLAN_TOPICS] + code] + at.ROUTER_ONLY])
+        if reader:
+            yield reader
+
+
 def topic_records(words: Words) -> Iterator[int]:
     for _, _, part in parts(words):
         for index in range(words[part + at.PART_TOPIC_COUNT]):
@@ -290,17 +299,17 @@ def straight_steps(words: Words, *, compared: bool) -> Iterator[int]:
                 yield straight + at.STRAIGHT_STEPS + index * at.STEP_SIZE
 
 
-def _unbind(patch: pytest.MonkeyPatch, field: int, *, compared: bool) -> None:
+def _set_steps(patch: pytest.MonkeyPatch, field: int, value: int, *, compared: bool) -> None:
     def change(words: Words) -> None:
         for step in straight_steps(words, compared=compared):
-            words[step + field] = -1
+            words[step + field] = value
 
     _with_words(patch, change)
 
 
 @bug("on the straight way an event may come before the one it follows", needs=PLAIN)
 def _(patch: pytest.MonkeyPatch) -> None:
-    _unbind(patch, at.STEP_AFTER, compared=False)
+    _set_steps(patch, at.STEP_AFTER, -1, compared=False)
 
 
 @bug(
@@ -308,12 +317,36 @@ def _(patch: pytest.MonkeyPatch) -> None:
     needs=PLAIN,
 )
 def _(patch: pytest.MonkeyPatch) -> None:
-    _unbind(patch, at.STEP_CHILD, compared=True)
+    _set_steps(patch, at.STEP_CHILD, -1, compared=True)
 
 
 @bug("on the straight way only one of those bound to an event counts", needs=PLAIN)
 def _(patch: pytest.MonkeyPatch) -> None:
-    _unbind(patch, at.STEP_SIBLING, compared=True)
+    _set_steps(patch, at.STEP_SIBLING, -1, compared=True)
+
+
+@bug("on the straight way what should be greater is taken for less", needs=PLAIN)
+def _(patch: pytest.MonkeyPatch) -> None:
+    _set_steps(patch, at.STEP_TURNED, 0, compared=True)
+
+
+@bug("on the straight way equal values are not less or equal", needs=PLAIN)
+def _(patch: pytest.MonkeyPatch) -> None:
+    _set_steps(patch, at.STEP_LOWERED, 0, compared=True)
+
+
+@bug("on the straight way equal values are not greater or equal", needs=PLAIN)
+def _(patch: pytest.MonkeyPatch) -> None:
+    _set_steps(patch, at.STEP_RAISED, 0, compared=True)
+
+
+@bug("on the straight way every event is taken for one of the first topic", needs=PLAIN)
+def _(patch: pytest.MonkeyPatch) -> None:
+    def change(words: Words) -> None:
+        for reader in only_readers(words):
+            words[reader + at.READER_STEP] = 0
+
+    _with_words(patch, change)
 
 
 @bug("on the straight way events stand in the order in which they were bound", needs=PLAIN)

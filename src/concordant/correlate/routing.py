@@ -129,7 +129,8 @@ def _reader(
     straight = record[at.READER_STRAIGHT] = words[part + at.PART_STRAIGHT]
     if straight:
         steps = range(straight + at.STRAIGHT_STEPS, len(words), at.STEP_SIZE)
-        record[at.READER_STEP] = next(i for i, s in enumerate(steps) if words[s + at.STEP_TOPIC] == one)
+        mine = (i for i, step in enumerate(steps) if words[step + at.STEP_TOPIC] == one)
+        record[at.READER_STEP] = next(mine)
     return record
 
 

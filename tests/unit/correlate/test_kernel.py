@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from concordant.correlate import program, stage
 from concordant.correlate.columns import Batch
+from concordant.correlate.compiled import layout as at
 from concordant.correlate.engine import Engine
 from concordant.correlate.kernel import Kernel
 from concordant.correlate.plan import Plan, SubscriptionPlan, compile_plan
@@ -194,6 +195,28 @@ def test_saving_does_not_change_what_comes_next() -> None:
         assert kernel.save() == kernel.save()
         found += taken(kernel, [event])
     assert found == of_engine(plan, EVENTS)
+
+
+@pytest.mark.parametrize("forgotten", [True, False])
+def test_who_comes_after_whom_is_worked_out_anew_when_rows_get_other_numbers(
+    monkeypatch: pytest.MonkeyPatch, forgotten: bool
+) -> None:
+    """A key may be a row's number; here it would make an event look later than it is."""
+    plan = plan_for(Subscription("S", (both(then(A, B), compare(B, "<", C)),), policy("prefix")))
+    events = stream(" ".join(["A B1 C5"] * 5) + " A B1 B1 C5 C5 A")
+    if not forgotten:
+        queues = program._queues
+
+        def kept(words: Sequence[int], conjunctions: Sequence[int]) -> list[int]:
+            found = queues(words, conjunctions)
+            return [0 if i % at.QUEUE_SIZE == at.QUEUE_KEPT else w for i, w in enumerate(found)]
+
+        monkeypatch.setattr(program, "_queues", kept)
+    kernel = Kernel(plan)
+    found = taken(kernel, events[:-1])
+    kernel.save()
+    found += taken(kernel, events[-1:])
+    assert (found == of_engine(plan, events)) is forgotten
 
 
 def test_a_load_replaces_what_was_there() -> None:

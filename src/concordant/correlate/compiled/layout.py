@@ -254,7 +254,7 @@ STEP_TURNED = 8
 """A word that turns values so that "less" is asked for."""
 STEP_LOWERED = 9
 STEP_RAISED = 10
-"""What is taken from its own values and added to the others', so that equal ones pass if they may."""
+"""What is taken from its own values, and added to theirs, so that equal ones pass if they may."""
 STEP_SIZE = 11
 
 BEFORE_SLOT = 0
@@ -473,7 +473,7 @@ AT_ONLY = 17 * SLOTS_MAX
 """The only readers of the rows ahead, or 0 where there is none or several."""
 AHEAD_COUNT = 32
 """Rows whose partitions are looked up together, so that waiting for memory overlaps."""
-NEAR_WORDS = 1 << 18
+NEAR_WORDS = 1 << 15
 """An arena of at most so many words is near anyway."""
 STRAIGHT_COUNT_MAX = 8
 """Steps with comparisons that the straight way takes."""

@@ -7,12 +7,12 @@ the least value (turned so that "less" is asked for) of its events that can be c
 
 A new event changes little. If the keys of the steps bound to its own do not let it be completed, it
 changes nothing. If they do, it is passed on to the step that its own is bound to, where the events
-that it completes are looked for, and so on; at the top there is a match, which contains it. Then the
-first event of each slot that can be completed, and fits the one its slot is bound to, is the match:
-none is tried in vain (directional consistency of constraints without cycles).
+that it completes are looked for, and so on; at the top there is a match, which contains it. Then
+the first event of each slot that can be completed, and fits the one its slot is bound to, is the
+match: none is tried in vain (directional consistency of constraints without cycles).
 
-A key is strict: `<=` and `>=` are made so by one step of the integers that values are. An event that
-cannot be completed has the key NOBODY, a null has one that passes nothing.
+Keys compare strictly: `<=` and `>=` are made so by one step of the integers that values are. An
+event that cannot be completed has the key NOBODY, a null one that passes nothing.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def ready(plan, straight, block, arena, cells, width, header):
 
 @compiled
 def _get_ready(plan, straight, block, arena, cells, width, newest):
-    """Work the keys out, unless a queue is too long to be looked through; then they are given up."""
+    """Work the keys out, or give them up if a queue is too long to be looked through."""
     kept = block + plan[straight + STRAIGHT_KEPT]
     arena[kept] = 0
     for i in range(plan[straight + STRAIGHT_COUNT]):
@@ -102,28 +102,25 @@ def complete(plan, straight, newest, block, arena, cells, width, scratch, row):
     """
     keys = block + plan[straight + STRAIGHT_KEPT] + 1
     key = _key(plan, straight, newest, keys, arena, cells, width, row)
+    if key == NOBODY:
+        return False
     at = newest
-    looked = 0
-    while key != NOBODY:
+    while True:
         scratch[AT_CURSOR + at] = arena[keys + at]
         arena[keys + at] = key
         above = plan[_step(straight, at) + STEP_AFTER]
         if above < 0:
             if _others(plan, straight, arena, keys):
-                scratch[AT_STEPS] = looked
                 return True
             break
         header = block + plan[_step(straight, above) + STEP_QUEUE]
-        looked += arena[header + Q_TAIL] - arena[header + Q_HEAD]
-        at = above
+        scratch[AT_STEPS] += arena[header + Q_TAIL] - arena[header + Q_HEAD]
         key = _least(plan, straight, above, block, arena, cells, width)
-    scratch[AT_STEPS] = looked
-    # What stands at `at` was looked at in vain, or is the top of one tree among others.
+        if key == NOBODY:
+            break
+        at = above
     back = newest
-    while key == NOBODY and back != at:
-        arena[keys + back] = min(arena[keys + back], scratch[AT_CURSOR + back])
-        back = plan[_step(straight, back) + STEP_AFTER]
-    while key != NOBODY and back >= 0:
+    while back >= at:  # a step stands behind the one it is bound to
         arena[keys + back] = min(arena[keys + back], scratch[AT_CURSOR + back])
         back = plan[_step(straight, back) + STEP_AFTER]
     return False
@@ -140,7 +137,7 @@ def _others(plan, straight, arena, keys):
 
 @folded
 def take_first(plan, straight, newest, block, arena, cells, width, scratch, row):
-    """Bind each step, from the first on, to its first event of the match that the new one completes."""
+    """Bind each step, from the first on, to its first event that the new one helps to complete."""
     keys = block + plan[straight + STRAIGHT_KEPT] + 1
     for i in range(plan[straight + STRAIGHT_COUNT]):
         step = _step(straight, i)
