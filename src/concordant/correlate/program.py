@@ -111,7 +111,9 @@ def compile_program(
     words[at.PLAN_TIME_ORDERED] = int(time_ordered)
     words[at.PLAN_BUDGET] = budget
     words[at.PLAN_SCANNED] = scanned
-    words[at.PLAN_ALONE] = int(len(conjunctions) == 1 and _goes_straight(words, conjunctions[0][0]))
+    if len(conjunctions) == 1 and _goes_straight(words, conjunctions[0][0]):
+        parted = bool(subscriptions[0].subscription.partition_by)
+        words[at.PLAN_ALONE] = at.ALONE_PARTED if parted else at.ALONE_WHOLE
     return Program(
         np.array(words, np.int64),
         topics,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from concordant.correlate.columns import Array, Batch, Column
-from concordant.correlate.compiled import encode, loop
+from concordant.correlate.compiled import compaction, encode, loop
 from concordant.correlate.compiled import layout as at
 from concordant.correlate.found import Records, Rows, Words
 from concordant.correlate.plan import SubscriptionPlan
@@ -368,11 +368,11 @@ class Stage:
     def _compact(self) -> None:
         """Let go of rows that no queue holds any more."""
         live = np.zeros(self._row_count, np.bool_)
-        loop.mark(self._control, live)
+        compaction.mark(self._control, live)
         kept = np.flatnonzero(live)
         new_row = np.full(self._row_count, -1, np.int64)
         new_row[kept] = np.arange(len(kept))
-        loop.renumber(self._control, new_row)
+        compaction.renumber(self._control, new_row)
         self._cells = self._cells[kept]
         self._rows = self._rows.keep(kept)
         self._row_count = len(kept)
@@ -383,7 +383,7 @@ class Stage:
         """Write down the order of arrival of all queued events, from now on kept by the loop."""
         subscription = int(self._control[at.CONTROL_PENDING])
         root = int(self._program.words[subscription + at.SUB_ROOT])
-        found = loop.queued(self._control, subscription)
+        found = compaction.queued(self._control, subscription)
         order = np.lexsort((found[:, 3], found[:, 2]))
         words = found[order, :3].ravel()
         line = root + at.ROOT_LINE

@@ -10,8 +10,9 @@ from __future__ import annotations
 from concordant.correlate.compiled.arena import find_block
 from concordant.correlate.compiled.jit import compiled
 from concordant.correlate.compiled.layout import (
+    ALONE_PARTED,
     AT_AHEAD,
-    AT_ONLY,
+    AT_STEPS,
     CONTROL_CANDIDATE,
     CONTROL_OUT,
     CONTROL_OUT_LIMIT,
@@ -19,6 +20,8 @@ from concordant.correlate.compiled.layout import (
     CONTROL_OUT_ROWS_LIMIT,
     DONE,
     MATCHED,
+    PLAN_ALONE,
+    PLAN_TOPICS,
     READER_NEEDS_COUNT,
     READER_QUEUED_MAX,
     READER_ROOM,
@@ -26,20 +29,24 @@ from concordant.correlate.compiled.layout import (
     READER_SUB,
     READER_TESTED,
     ROOT_ADMITTED,
+    ROOT_FIRST,
     ROOT_LINED,
     ROOT_QUEUED,
+    ROUTER_ONLY,
 )
 from concordant.correlate.compiled.steps import account, admitted, deliver_straight, of_use
 from concordant.correlate.compiled.straight import go_straight
 
 
 @compiled
-def take_alone(plan, arena, cells, width, rank, scratch, out, control, row, looked, stop):
+def take_alone(plan, arena, cells, codes, width, rank, scratch, out, control, row, looked, stop):
     """Take rows as far as nothing else is to be heeded; says which row is the next.
 
-    `looked` is the first of the rows that were looked at ahead.
+    `looked` is the first of the rows that were looked at ahead; without partitions there is nothing
+    to look for.
     """
-    reader = scratch[AT_ONLY + row - looked]
+    routers = plan[PLAN_TOPICS]
+    reader = plan[plan[routers + codes[row]] + ROUTER_ONLY]
     root = plan[reader + READER_ROOT]
     count = stop - row
     if (
@@ -51,13 +58,16 @@ def take_alone(plan, arena, cells, width, rank, scratch, out, control, row, look
         > control[CONTROL_OUT_ROWS_LIMIT]
     ):
         return row
+    block = arena[root + ROOT_FIRST]
+    parted = plan[PLAN_ALONE] == ALONE_PARTED
     for here in range(row, stop):
-        reader = scratch[AT_ONLY + here - looked]
+        reader = plan[plan[routers + codes[here]] + ROUTER_ONLY]
         if plan[reader + READER_TESTED] and not admitted(plan, reader, cells, width, rank, here):
             continue
-        block = scratch[AT_AHEAD + here - looked]
-        if block == 0:
-            block = find_block(plan, plan[reader + READER_SUB], arena, cells, width, here)
+        if parted:
+            block = scratch[AT_AHEAD + here - looked]
+            if block == 0:
+                block = find_block(plan, plan[reader + READER_SUB], arena, cells, width, here)
         if plan[reader + READER_NEEDS_COUNT] > 0 and not of_use(plan, reader, block, arena):
             arena[root + ROOT_ADMITTED] += 1
             continue
@@ -68,5 +78,6 @@ def take_alone(plan, arena, cells, width, rank, scratch, out, control, row, look
             deliver_straight(plan, reader, block, arena, scratch, out, control, here)
         elif result != DONE:
             return here
-        account(plan, root, arena, scratch)
+        if scratch[AT_STEPS] > 0:
+            account(plan, root, arena, scratch)
     return stop

@@ -93,7 +93,9 @@ PLAN_SCANNED = 9
 PLAN_SIEVE = 10
 """Address of (column, lowest, highest) per topic code: no reader admits what lies outside."""
 PLAN_ALONE = 11
-"""There is one conjunction alone, and it goes the straight way."""
+"""One conjunction is all there is, and goes the straight way, with partitions or without; or 0."""
+ALONE_PARTED = 1
+ALONE_WHOLE = 2
 PLAN_HEADER = 16
 
 SIEVE_COLUMN = 0
@@ -473,6 +475,8 @@ AT_ONLY = 17 * SLOTS_MAX
 """The only readers of the rows ahead, or 0 where there is none or several."""
 AHEAD_COUNT = 32
 """Rows whose partitions are looked up together, so that waiting for memory overlaps."""
+WHOLE_COUNT = 256
+"""Rows that are taken together where there are no partitions to look up."""
 NEAR_WORDS = 1 << 15
 """An arena of at most so many words is near anyway."""
 STRAIGHT_COUNT_MAX = 8
