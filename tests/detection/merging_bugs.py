@@ -94,7 +94,7 @@ def cases_to_find(which: MergingBug, *, count_max: int = CASE_COUNT_MAX) -> int 
 # --- replication ----------------------------------------------------------------------------------
 
 
-@bug("the leader's streams show what is not committed (erratum 15)", "storm", 2)
+@bug("the leader's streams show what is not committed (erratum 15)", "storm", 9)
 def _(patch: pytest.MonkeyPatch) -> None:
     def committed(self: Replica, start: int) -> list[bytes]:
         end = self.length if self.leading else self.commit
@@ -180,7 +180,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Readers, "_alone", alone)
 
 
-@bug("a subscriber begins before its filter is in force (erratum 10)", "static", 62)
+@bug("a subscriber begins before its filter is in force (erratum 10)", "static", 175)
 def _(patch: pytest.MonkeyPatch) -> None:
     def need(self: Core, wanted: Filter) -> int:
         correct(self, wanted)
@@ -252,7 +252,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MergedClient, "_complete", complete)
 
 
-@bug("a join is complete whichever cut was meant", "storm", 0)
+@bug("a join is complete whichever cut was meant", "storm", 29)
 def _(patch: pytest.MonkeyPatch) -> None:
     def joining(self: Core, consumer: str, number: int, cut: int) -> Session | None:
         del cut
@@ -292,7 +292,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
         if queues and not lent:
             matcher.load(queues)
 
-    patch.setattr(client, "_fill", fill)
+    patch.setattr(client, "fill", fill)
 
 
 # --- disjunctions ---------------------------------------------------------------------------------
@@ -367,12 +367,12 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Part, "_comes_next", lambda self, one: one.head is not None)
 
 
-@bug("of two events with one stamp the conjunction decides, not the topic", "stamped", 13)
+@bug("of two events with one stamp the conjunction decides, not the topic", "stamped", 216)
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(merge, "order", lambda stream, item: (item.ts, stream.key))
 
 
-@bug("the last item at hand is taken for the latest, though it may be an old mark", "stamped", 1409)
+@bug("the last item at hand is taken for the latest, though it may be an old mark", "stamped", 168)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = Part.marks
 

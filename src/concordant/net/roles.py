@@ -102,6 +102,10 @@ LOGS = ReplicationOptions(beat_us=200 * MILLISECOND, elect_us=SECOND)
 TICK_US, REPEAT_US, IDLE_US = 50 * MILLISECOND, 100 * MILLISECOND, SECOND
 """Waiting times of replicated logs, and of ordered merging. Links between nodes lose nothing while
 both live, so what is repeated before an answer can be there only adds to the load."""
+WINDOW_COUNT = 4_000
+"""Events of a merger's stream on their way to one consumer, a fifth of what it may be behind. Every
+half window it asks for more, which costs as much as a batch does; and who waits for another topic
+has used up a small one soon, and is sent nothing until it may go on."""
 
 # --- the entries ----------------------------------------------------------------------------------
 
@@ -208,6 +212,7 @@ def _merging(level: str, name: str) -> Strategy:
             MergingOptions,
             replication=msgspec.structs.replace(LOGS, replica_count=count),
             tick_us=TICK_US,
+            window_count=WINDOW_COUNT,
             repeat_us=REPEAT_US,
             idle_us=max(IDLE_US, 2 * setting.parameters.get("repeat_us", 0)),
             replaced=(setting.replaced,) if setting.replaced else (),

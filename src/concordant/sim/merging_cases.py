@@ -298,14 +298,22 @@ def _ask(world: World, address: str, request: Request) -> None:
 
 
 def _rest(world: World, case: Case) -> bool:
+    """Run until nothing happens any more. Where windows are small, events go from merger to merger
+    and to subscribers one answer at a time, held by nobody and without a relation for long: whoever
+    makes something durable is still at work."""
     quiet_us = 3 * case.options.idle_us + 2 * case.network.latency.high_us
     end_us = world.now + case.heal_us
-    busy_at, count = world.now, len(world.recorder)
+    busy_at, count = world.now, _durable(world)
     while world.now < end_us:
         world.run(world.now + case.options.repeat_us)
-        if len(world.recorder) != count or world.held_count:
-            busy_at, count = world.now, len(world.recorder)
+        if (found := _durable(world)) != count or world.held_count:
+            busy_at, count = world.now, found
         elif world.now - busy_at >= quiet_us:
             world.recorder.noted(world.now, "", "end")
             return True
     return False
+
+
+def _durable(world: World) -> tuple[int, ...]:
+    """How long the history and every log are."""
+    return (len(world.recorder), *(len(place.log) for place in world.places.values()))

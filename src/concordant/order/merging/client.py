@@ -26,7 +26,7 @@ from concordant.model.subscription import Subscription
 from concordant.model.topic import Schemas
 from concordant.order.client import Published, foreign
 from concordant.order.merging.inflow import HELD_COUNT_MAX, NEVER, Inflow
-from concordant.order.merging.matcher import Correlating, Matcher, Plain
+from concordant.order.merging.matcher import Correlating, Matcher, Plain, fill
 from concordant.order.merging.merge import due, unmarked
 from concordant.order.merging.messages import (
     Accepted,
@@ -196,8 +196,13 @@ class MergedClient(MergedPublisher):
     def _batch(self, now: Instant, batch: Batch, cause: int, out: list[Effect]) -> None:
         streams = self._readers(batch)
         for stream in streams:
-            stream.inflow.take_in(now, batch)
-            for kind, run in groupby(stream.inflow.take_all(), type):
+            inflow = stream.inflow
+            inflow.take_in(now, batch)
+            plain, items = inflow.only_events, inflow.take_all()
+            if plain:
+                stream.keep(items)  # type: ignore[arg-type]  # `plain` says it
+                continue
+            for kind, run in groupby(items, type):
                 if kind is Ev:
                     stream.keep(list(run))  # type: ignore[arg-type]  # `kind` says it
                 else:
@@ -205,8 +210,7 @@ class MergedClient(MergedPublisher):
                         self._told(now, stream, item, cause, out)
         if streams:
             self._merge(now, cause, out)
-        for stream in streams:
-            self._pull(now, stream, cause, out, overdue=False)
+            self._pull_more(now, cause, out)
 
     def _readers(self, batch: Batch) -> list[Stream]:
         """The streams that a batch is for."""
@@ -257,7 +261,7 @@ class MergedClient(MergedPublisher):
         matcher = self._matcher(stream.wanted)
         # Those of an earlier cut are void, and must not come back after a crash either.
         queues = stream.queues if stream.queues_cut == stream.cut else b""
-        _fill(matcher, queues, lent=stream.lent)
+        fill(matcher, queues, lent=stream.lent)
         name = stream.name
         self._matchers[name] = matcher
         kept = tuple(stream.waiting)
@@ -374,15 +378,27 @@ class MergedClient(MergedPublisher):
             for consumer, (merger, session) in state.leaving.items():
                 self._to_all(merger, Detach(merger, consumer, session), cause, out)
         state.resting = not self._restless
-        pause_us = options.idle_us // 2 if state.resting else options.tick_us
+        # Where answers take long, nothing is overdue sooner.
+        taking_us = min((one.inflow.waited_us for one in state.streams.values()), default=0)
+        pause_us = options.idle_us // 2 if state.resting else max(options.tick_us, taking_us)
         out.append(SetTimer(_TICK, now + pause_us, cause))
+
+    @property
+    def _patient(self) -> bool:
+        """While a session is to begin, somebody may wait for a cut that lies ahead in another."""
+        return all(one.stage == "live" for one in self._state.streams.values())
+
+    def _pull_more(self, now: Instant, cause: int, out: list[Effect]) -> None:
+        """Ask for more wherever enough was done with: what one stream brings lets others go on."""
+        patient = self._patient
+        for stream in self._state.streams.values():
+            if not patient or stream.inflow.has_room(stream.done, self._merging):
+                self._pull(now, stream, cause, out, overdue=False)
 
     def _pull(
         self, now: Instant, stream: Stream, cause: int, out: list[Effect], *, overdue: bool
     ) -> None:
-        inflow = stream.inflow
-        # While a session is to begin, somebody may wait for a cut that lies ahead in another one.
-        patient = all(one.stage == "live" for one in self._state.streams.values())
+        inflow, patient = stream.inflow, self._patient
         wish = inflow.wish(now, stream.done, self._merging, overdue=overdue, patient=patient)
         if wish is not None:
             out.append(Send(self._replicas(inflow.merger)[inflow.replica], (wish,), cause))
@@ -452,7 +468,7 @@ class MergedClient(MergedPublisher):
             last = beyond(stream.waiting[-1], mixed=stream.mixed)
             stream.frontier = max(stream.frontier, last)
         matcher = self._matchers[record.name] = self._matcher(stream.wanted)
-        _fill(matcher, record.queues, lent=record.lent)
+        fill(matcher, record.queues, lent=record.lent)
 
     @property
     def held_count(self) -> int:
@@ -472,14 +488,6 @@ class MergedClient(MergedPublisher):
         for name, queues in saved.matchers.items():
             matcher = self._matchers[name] = self._matcher(self._state.streams[name].wanted)
             matcher.load(queues)
-
-
-def _fill(matcher: Matcher, queues: bytes, *, lent: bool) -> None:
-    """Begin with a donor's queues, if there are some."""
-    if queues and lent:
-        matcher.borrow(queues)
-    elif queues:
-        matcher.load(queues)
 
 
 def _subscribed(one: Wanted, cause: int) -> Note:

@@ -12,7 +12,7 @@ import msgspec
 
 from concordant.machine.holdback import Holdback
 from concordant.machine.instant import Duration, Instant
-from concordant.order.merging.messages import Batch, Consumer, Item, Pull, unpacked
+from concordant.order.merging.messages import Batch, Consumer, Item, Pull, only_events, unpacked
 from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.stamps import NOWHERE, Place
 
@@ -41,6 +41,8 @@ class Inflow(msgspec.Struct):
     """Batches ahead of one that is missing, by their first number."""
     ready: list[Item] = []
     """Items whose turn has come, and that were not taken yet."""
+    only_events: bool = True
+    """There is nothing else among them."""
     next: int = 0
     """What is below was taken."""
     due: int = 0
@@ -87,6 +89,7 @@ class Inflow(msgspec.Struct):
             return
         items = unpacked(batch.items)
         self.ready += items if batch.first == self.due else [i for i in items if i.n >= self.due]
+        self.only_events = self.only_events and only_events(batch.items)
         self.due, self.moved_at = batch.end, now
 
     def go_on(self, next: int) -> None:
@@ -111,7 +114,7 @@ class Inflow(msgspec.Struct):
 
     def take_all(self) -> list[Item]:
         """Everything whose turn has come."""
-        items, self.ready = self.ready, []
+        items, self.ready, self.only_events = self.ready, [], True
         self.next = self.due
         return items
 
@@ -123,6 +126,10 @@ class Inflow(msgspec.Struct):
     def silent(self, now: Instant, options: MergingOptions) -> bool:
         """Was nothing heard for longer than a look, or than answers take?"""
         return now - self.heard_at > max(options.tick_us, self.waited_us)
+
+    def has_room(self, done: int, options: MergingOptions) -> bool:
+        """Is so much done with that a patient consumer asks for more?"""
+        return self.asked_at == NEVER or 2 * (self.end - done) <= options.window_count
 
     def wish(
         self,

@@ -88,5 +88,14 @@ class Correlating:
         self._engine.step(_decoder.decode(data))  # nothing is complete without the last topic
 
 
+def fill(matcher: Matcher, queues: bytes, *, lent: bool) -> None:
+    """Begin with a donor's queues, if there are some; those that are lent are of a conjunction that
+    asks for less."""
+    if queues and lent:
+        matcher.borrow(queues)
+    elif queues:
+        matcher.load(queues)
+
+
 _events = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(tuple[Event, ...])

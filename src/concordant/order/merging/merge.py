@@ -33,11 +33,12 @@ def due(streams: Collection[Stream]) -> list[tuple[Stream, tuple[Ev, ...]]]:
             return []
         items, only.waiting = tuple(only.waiting), []
         return [(only, items)]
-    heads = (order(one, one.head) for one in streams if one.head and one.stage != "live")
+    waiting = [one for one in streams if one.waiting]
+    heads = [order(one, one.waiting[0]) for one in waiting if one.stage != "live"]
     first = min(heads, default=None)  # of a stream that must not be fed yet
     ready: list[tuple[Stream, list[Ev]]] = []
-    for one in streams:
-        if one.head is None or one.stage != "live":
+    for one in waiting:
+        if one.stage != "live":
             continue
         end = limit(one, streams)
         count = len(one.waiting)
@@ -47,7 +48,9 @@ def due(streams: Collection[Stream]) -> list[tuple[Stream, tuple[Ev, ...]]]:
             count = bisect_right(one.waiting, first, hi=count, key=partial(order, one))
         if count:
             ready.append((one, one.waiting[:count]))
-            del one.waiting[:count]
+            one.waiting = one.waiting[count:]
+    if len(ready) == 1:
+        return [(one, tuple(items)) for one, items in ready]
     return list(_runs(ready))
 
 
@@ -71,7 +74,7 @@ def _runs(ready: list[tuple[Stream, list[Ev]]]) -> Iterator[tuple[Stream, tuple[
 
 def limit(one: Stream, streams: Collection[Stream]) -> Place:
     """Up to here no other stream can bring what belongs before an event of this one."""
-    return min(_passed(other, one) for other in streams if other is not one)
+    return min([_passed(other, one) for other in streams if other is not one])
 
 
 def _passed(other: Stream, one: Stream) -> Place:
@@ -97,17 +100,20 @@ def unmarked(
     Others wait for them, and nothing of them is on its way: where much comes, what is awaited comes
     too. Each is asked once, and again if nothing came of it.
     """
-    heads = [(order(one, one.head), one.head, one) for one in streams if one.head is not None]
-    if not heads or len(streams) == 1:
+    if len(streams) == 1:
         return []
-    _, head, first = min(heads, key=itemgetter(0))
-    ts = max(one.waiting[-1].ts for one in streams if one.waiting)
+    silent = [one for one in streams if not one.waiting and one.inflow.silent(now, options)]
+    waiting = [one for one in streams if one.waiting] if silent else []
+    if not waiting:  # as mostly: nobody waits, or what is waited for is on its way
+        return []
+    _, head, first = min(
+        [(order(one, one.waiting[0]), one.waiting[0], one) for one in waiting], key=itemgetter(0)
+    )
+    ts = max(one.waiting[-1].ts for one in waiting)
     return [
         (one, ts)
-        for one in streams
-        if one.head is None
-        and one.stage != "attaching"
+        for one in silent
+        if one.stage != "attaching"
         and _passed(one, first) < place_of(head)
         and (ts > one.marked or now - one.marked_at > one.inflow.patience_us(options))
-        and one.inflow.silent(now, options)
     ]

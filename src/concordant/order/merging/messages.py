@@ -216,6 +216,12 @@ packed = msgspec.msgpack.Encoder().encode
 
 
 @lru_cache(maxsize=_PACKED_COUNT_MAX)
+def only_events(data: bytes) -> bool:
+    """Is every item an event?"""
+    return all(type(one) is Ev for one in unpacked(data))
+
+
+@lru_cache(maxsize=_PACKED_COUNT_MAX)
 def unpacked(data: bytes) -> tuple[Item, ...]:
     """Items from bytes; what is none is refused, and what is not in its order."""
     try:

@@ -189,6 +189,8 @@ class Stream(msgspec.Struct):
 
     def keep(self, items: Sequence[Ev]) -> None:
         """Events in their turn."""
+        if not items:
+            return
         self.frontier = max(self.frontier, beyond(items[-1], mixed=self.mixed))
         if self.stage != "attaching":
             self.waiting += items

@@ -150,6 +150,27 @@ def test_an_event_waits_for_the_frontier_of_the_other_stream() -> None:
     assert delivered(effects) == [("p:1",)]
 
 
+def test_what_one_stream_brings_lets_another_go_on_and_ask_for_more() -> None:
+    found = client("q: A", "r: B", options=msgspec.structs.replace(OPTIONS, window_count=4))
+    found.handle(1, batch("q/1", Start(0, 0, "", 1)))
+    found.handle(1, batch("r/1", Start(0, 0, "", 1), session=2))
+    many = [Ev(0, ts, event("A", ts)) for ts in range(5, 9)]
+    effects = found.handle(2, batch("q/1", *many, first=1))
+    assert not sent(effects, Pull)  # they wait for the other stream, and the window is theirs
+    effects = found.handle(3, batch("r/1", Ev(0, 9, event("B", 9)), first=1, session=2))
+    assert [(one.merger, one.start, one.end) for one in sent(effects, Pull)] == [("A", 5, 9)]
+
+
+def test_where_answers_take_long_it_is_looked_more_rarely() -> None:
+    found = client("q: A")
+    took_us = 3 * OPTIONS.tick_us
+    found.handle(took_us, batch("q/1", Start(0, 0, "", 1)))
+    found.handle(took_us, Command((Publish("A", {"x": 1}),)))  # so there is something to look after
+    effects = found.handle(took_us, TimerFired(("tick",)))
+    due = [one.at for one in effects if isinstance(one, SetTimer) and one.name == "tick"]
+    assert due == [2 * took_us]
+
+
 def two_streams_one_of_them_waiting(heard_at: int, now: int) -> tuple[MergedClient, list[Effect]]:
     found = client("q: A", "r: B")
     found.handle(1, batch("q/1", Start(0, 0, "", 1)))
