@@ -32,8 +32,8 @@ DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    # Rows of ours are shorter; of blobs, a worker holds no more at a time, and Spark takes new
-    # memory of four times the size for every task.
+    # Rows of ours are shorter; of blobs, a worker holds no more at a time, and Spark asks the
+    # system for several times as much anew in every task.
     "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
     PROVIDER: ROCKSDB,
     # Spark formats the code that it generates by a regular expression that recurses: with the usual
