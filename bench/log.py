@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
@@ -37,8 +38,7 @@ def run(size: Size) -> Section:
         return taken
 
     candidates: dict[str, Callable[[], float]] = {
-        f"{writers}/{batch}": lambda writers=writers, batch=batch: measure(writers, batch)
-        for writers, batch in cells
+        f"{writers}/{batch}": partial(measure, writers, batch) for writers, batch in cells
     }
     times = interleaved(size.rounds, candidates)
     rows: list[Row] = []

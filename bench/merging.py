@@ -13,6 +13,7 @@ import gc
 import socket
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from time import process_time_ns
 from typing import Any
@@ -149,7 +150,7 @@ def _servers(kind: Callable[[str], Machine], names: Sequence[str]) -> Build:
     def build(world: World, meter: Meter, work: BenchLoad, hosts: int) -> None:
         del hosts
         for name in names:
-            world.add(name, lambda name=name: meter.timed(name, kind(name)))
+            world.add(name, partial(_timed, meter, kind, name))
         known = work.schemas
         chosen: dict[str, Any] = {"sequencer": names[0]} if len(names) == 1 else {"replicas": names}
         client = SequencedClient if len(names) == 1 else ReplicatedClient
@@ -175,24 +176,23 @@ def _servers(kind: Callable[[str], Machine], names: Sequence[str]) -> Build:
 def _merged(world: World, meter: Meter, work: BenchLoad, hosts: int) -> None:
     names = tuple(f"m{number}" for number in range(1, hosts + 1))
     for name in names:
-        make = lambda name=name: meter.timed(  # noqa: E731
-            name, MergerHost(name, hosts=names, options=_MERGING)
-        )
-        world.add(name, make)
+        host = partial(MergerHost, hosts=names, options=_MERGING)
+        world.add(name, partial(_timed, meter, host, name))
     known = work.schemas
     for number, one in enumerate(work.subscriptions()):
         name = f"s{number}"
-        make = lambda name=name, one=one: meter.timed(  # noqa: E731
-            name,
-            MergedClient(name, hosts=names, subscriptions=[one], schemas=known, merging=_MERGING),
+        subscriber = partial(
+            MergedClient, hosts=names, subscriptions=[one], schemas=known, merging=_MERGING
         )
-        world.add(name, make)
+        world.add(name, partial(_timed, meter, subscriber, name))
     for topic in work.topics:
         name = f"p{topic}"
-        make = lambda name=name, topic=topic: meter.timed(  # noqa: E731
-            name, MergedClient(name, hosts=names, publishes=(topic,), merging=_MERGING)
-        )
-        world.add(name, make)
+        publisher = partial(MergedClient, hosts=names, publishes=(topic,), merging=_MERGING)
+        world.add(name, partial(_timed, meter, publisher, name))
+
+
+def _timed(meter: Meter, make: Callable[[str], Machine], name: str) -> Machine:
+    return meter.timed(name, make(name))
 
 
 def _replica(name: str, kind: Any) -> Machine:

@@ -147,7 +147,8 @@ class End:
     async def room(self, name: str, count: int) -> None:
         """Wait until so many events more can be published."""
         place = self.publishers[STRATEGIES[name].feed]
-        while place.machine.room < count:
+        publisher: Any = place.machine
+        while publisher.room < count:
             await place.stepped()
 
     def publish(self, name: str, number: int, count: int) -> None:

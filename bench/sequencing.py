@@ -203,8 +203,12 @@ def _play_last(scenario: Scenario, meter: Meter, seconds: int) -> None:
     world = World(seed="1", network=scenario.network, recorder=meter, watch=meter.watch)
     PROTOCOLS[scenario.protocol].build(world, scenario, layout_of(scenario, "1"))
     world.start()
+
+    def publish() -> None:
+        world.command("p50", Publish("T50"))
+
     for second in range(seconds):
-        world.call((second + 2) * 1_000_000, lambda: world.command("p50", Publish("T50")))
+        world.call((second + 2) * 1_000_000, publish)
     world.run(seconds * 1_000_000 + 60_000_000)
 
 

@@ -91,7 +91,7 @@ def overhead(size: Size) -> Section:
             )
             meter = _Foreign()
             ranking = tuple(reversed(scenario.topics)) if worst else ()
-            play(scenario, meter, first=lambda world, order=ranking: _rerank(world, order))
+            play(scenario, meter, first=partial(_rerank, order=ranking))
             rows.append(
                 {
                     "each": each,

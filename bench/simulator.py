@@ -7,6 +7,7 @@ It runs in one thread and waits for nothing, so processor time is what counts.
 
 from __future__ import annotations
 
+from functools import partial
 from time import process_time
 
 from bench.measure import interleaved, timed
@@ -53,7 +54,7 @@ def run(size: Size) -> Section:
         steps[protocol] = world.step_count
         return process_time() - start
 
-    times = interleaved(size.rounds, {name: lambda name=name: measure(name) for name in PROTOCOLS})
+    times = interleaved(size.rounds, {name: partial(measure, name) for name in PROTOCOLS})
     rows: list[Row] = [
         {
             "protocol": name,

@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -135,7 +135,7 @@ def _parents(near: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def _brokers(setup: Setup, folder: Path):
+async def _brokers(setup: Setup, folder: Path) -> AsyncIterator[Any]:
     near = OVERLAYS[setup.overlay]
     names = (*near, APP)
     sockets = [socket.create_server((HOST, 0)) for _ in names]
@@ -248,9 +248,9 @@ class _Scenario:
             await self.doors[others[0]].subscribe(f"x{x}", self._work(x))
         # Links keep the order: who gets this has told what it subscribed to before.
         for name in others:
-            await self._reach(lambda name=name: door.publish("Ready", self._said(name)))
+            await self._reach(partial(door.publish, "Ready", self._said(name)))
         for x in (count - 1,):
-            await self._reach(lambda x=x: door.publish("Work", {"process": self.process, "x": x}))
+            await self._reach(partial(door.publish, "Work", {"process": self.process, "x": x}))
         await asyncio.sleep(0.3)
 
     def _said(self, name: str) -> dict[str, Any]:
@@ -269,13 +269,13 @@ class _Scenario:
                     continue
 
     async def _handle(self, trigger: Triggered, answer: Answer) -> None:
-        about = trigger.event.attributes
+        about: Mapping[str, Any] = trigger.event.attributes
         x, then = about["x"], str(about["then"])
         if then:
             await answer.trigger(then, "Call", self._call(then, x, ""))
             await answer.unsubscribe(f"x{x}")
         else:
-            await answer.subscribe(f"x{x}", self._work(int(x)))  # type: ignore[call-overload]
+            await answer.subscribe(f"x{x}", self._work(int(x)))
 
     def _call(self, to: str, x: Any, then: str) -> dict[str, Any]:
         return {"process": self.process, "to": to, "x": x, "then": then}
@@ -299,7 +299,7 @@ class _Scenario:
             plan = Plan(env, (Trigger(owner, "Call", self._call(owner, x, new), gives), step))
             outcome = await door.run(plan)
         else:
-            async with door.transaction(self.kind) as tx:  # type: ignore[arg-type]
+            async with door.transaction(self.kind) as tx:  # type: ignore[call-overload]
                 await tx.trigger(owner, "Call", self._call(owner, x, new))
                 await tx.publish("Work", step.attributes)
             outcome = tx.outcome

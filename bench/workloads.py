@@ -70,11 +70,11 @@ def cases(rows: int) -> Iterator[Case]:
         text = f"{' then '.join(topics)} partition by key"
         batch = events.sequence(length, rows)
         yield Case(f"sequence of {length}", text, batch, (), events.KEY, 6_000, 20, topics)
-    for topics in (2, 3, 4):
-        yield _faidecs("A", topics, ("A.a < B.a", "B.b < C.b", "C.c < D.c")[: topics - 1], rows)
-    for topics in (2, 3, 4):
+    for count in (2, 3, 4):
+        yield _faidecs("A", count, ("A.a < B.a", "B.b < C.b", "C.c < D.c")[: count - 1], rows)
+    for count in (2, 3, 4):
         unary = ("A.a < 500", "B.b > 500", "C.c < 500", "D.a > 500")
-        yield _faidecs("B", topics, unary[:topics], rows)
+        yield _faidecs("B", count, unary[:count], rows)
     wild = events.faidecs(3, rows)
     yield Case("wildcards", "A and B and C", wild)
     keyed = events.make("ABC", wild.topic, {events.KEY: wild.attributes["a", Kind.INT]})

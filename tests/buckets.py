@@ -71,11 +71,11 @@ def summary(row: dict[str, Any]) -> Summary:
     return (row["id"], row["position"], at, row["tie"]["source"], row["tie"]["seq"], ids)
 
 
-def rows_of(job: Job, events: Sequence[Event], index: int) -> Any:
-    """Events as travelling rows of one set."""
+def rows_of(job: Job, events: Sequence[tuple[int, Event]]) -> Any:
+    """Events, each with its set, as travelling rows."""
     names = [topic.name for topic in job.topics]
     rows = []
-    for event in events:
+    for index, event in events:
         row = {
             SET: index,
             TOPIC: names.index(event.topic),
@@ -118,8 +118,7 @@ def bucket_summaries(case: Case, rng: Random, *, saved: bool) -> list[Summary]:
     for bucket in spread(job, case, rng.choice((1, 2, 5))):
         whole, state = Bucket(job), None
         for piece in pieces(rng, len(bucket)):
-            rows = [rows_of(job, [event], index) for index, event in bucket[piece]]
-            table = pa.concat_tables([rows_of(job, [], 0), *rows])
+            table = rows_of(job, bucket[piece])
             if saved:
                 following = bucket[piece.stop :]
                 until_us = following[0][1].time if following else INT_MAX
@@ -153,13 +152,13 @@ def table_summaries(case: Case, rng: Random) -> list[Summary]:
     """What the tasks of a table deliver, whose rows come in no order from several files."""
     job = job_of(case)
     sent = [
-        rows_of(job, [event], index)
+        (index, event)
         for index, one in enumerate(job.sets)
         for event in case.events
         if event.topic in one.topics
     ]
     rng.shuffle(sent)
-    rows = pa.concat_tables([rows_of(job, [], 0), *sent])
+    rows = rows_of(job, sent)
     answers = [Bucket(job).take(rows.slice(0, 0))]
     for pieces in pieces_of(job, rows, rng, places=rng.choice((1, 3))).values():
         whole = Bucket(job)

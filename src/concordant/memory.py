@@ -3,7 +3,8 @@
 A batch needs arrays of some megabytes for a moment. The C library hands such memory back to the
 system at once, and each page of the next batch is asked for anew: on a virtual machine that took a
 third to a half of the time in which a million events are matched. Programs of ours that work
-through batches say at their start that a bounded amount is kept.
+through batches say at their start that a bounded amount is kept. Arrow has a library of its own for
+its memory, which hands back as well and cannot be told: it is given the C library's.
 
 A node makes many objects that die at once and hardly ever in a cycle. Python looks for cycles after
 every 700 that are left over, which took a seventh of the time of a node with a hundred subscribers.
@@ -45,11 +46,18 @@ def collect_rarely(count: int = COLLECTED_COUNT) -> None:
 
 
 def keep_freed(byte_count: int = KEPT_BYTES) -> bool:
-    """Keep what is freed for the next batch; False where the C library has no such setting."""
+    """Keep what is freed for the next batch, by Arrow too if it is loaded.
+
+    False where the C library has no such setting.
+    """
     if not sys.platform.startswith("linux"):
         return False
     library = ctypes.CDLL(None)
     if not hasattr(library, "mallopt"):
         return False
     settings = (_MMAP_THRESHOLD, _TRIM_THRESHOLD)
-    return all(library.mallopt(setting, byte_count) for setting in settings)
+    kept = all(library.mallopt(setting, byte_count) for setting in settings)
+    arrow = sys.modules.get("pyarrow")
+    if kept and arrow is not None:
+        arrow.set_memory_pool(arrow.system_memory_pool())
+    return kept

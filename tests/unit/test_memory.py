@@ -35,6 +35,23 @@ def test_what_is_freed_is_not_asked_for_again() -> None:
     assert faults_of(kept=True) < 100 < faults_of(kept=False)
 
 
+OF_ARROW = """
+import pyarrow
+from concordant.memory import keep_freed
+before = pyarrow.default_memory_pool().backend_name
+assert keep_freed()
+print(before, pyarrow.default_memory_pool().backend_name)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a setting of the GNU C library")
+def test_arrow_asks_the_library_that_was_told() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", OF_ARROW], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["mimalloc", "system"]
+
+
 RUBBISH = """
 import gc
 from concordant.memory import collect_rarely

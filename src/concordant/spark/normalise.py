@@ -145,12 +145,17 @@ def _key_columns(job: Job, name: str) -> list[Column]:
 def _wanted(one: SubscriptionSet, job: Job) -> Column:
     """May some subscription of the set want the row? Rows without a topic go on, to be told."""
     codes = {topic.name: code for code, topic in enumerate(job.topics)}
-    wanted = F.col(TOPIC).isNull() | (F.col(TOPIC) < 0)  # marks, and what nobody can read
+    whole = [MARK, UNREADABLE]  # and topics of which any event may be wanted
+    some: list[Column] = []
     for name in one.topics if any(s.name not in job.muted for s in one.subscriptions) else ():
-        is_topic = F.col(TOPIC) == codes[name]
         admitted = _admitted(one, job.topics[codes[name]], job)
-        wanted = wanted | (is_topic if admitted is None else is_topic & admitted)
-    return F.coalesce(wanted, F.lit(False))
+        if admitted is None:
+            whole.append(codes[name])
+        else:
+            some.append((F.col(TOPIC) == codes[name]) & admitted)
+    # In one list, because Spark works the topic's code out anew wherever it is mentioned.
+    wanted = F.coalesce(F.col(TOPIC), F.lit(MARK)).isin(whole)
+    return F.coalesce(reduce(operator.or_, some, wanted), F.lit(False))
 
 
 def _admitted(one: SubscriptionSet, topic: Topic, job: Job) -> Column | None:

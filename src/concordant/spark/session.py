@@ -32,8 +32,9 @@ DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    # Rows of ours are shorter; of blobs, a worker holds no more at a time.
-    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
+    # Rows of ours are shorter; of blobs, a worker holds no more at a time, and Spark asks the
+    # system for several times as much anew in every task.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
     PROVIDER: ROCKSDB,
     # Spark formats the code that it generates by a regular expression that recurses: with the usual
     # stack a stream of many columns ends in a StackOverflowError now and then.
@@ -77,7 +78,7 @@ def open_session(
         settings = {**{key: DEFAULTS[key] for key in OF_A_SESSION}, **(options or {})}
     else:
         settings["spark.master"] = master
-    if master.startswith("local["):
+    if master.startswith(("local[", "local-cluster[")):
         # Tasks beyond the cores of one machine only cost; a cluster keeps Spark's own number.
         settings.setdefault("spark.sql.shuffle.partitions", str(2 * (os.cpu_count() or 1)))
     if not master.startswith("local[") and "spark.driver.host" not in (options or {}):

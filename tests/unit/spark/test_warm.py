@@ -26,7 +26,7 @@ JOB = job_of("up: T[1].v < T[2].v consume matched partition by k")
 
 def rows(*values: int, start: int) -> Any:
     events = [Event("T", "s", n, n, {"k": 1, "v": v}) for n, v in enumerate(values, start)]
-    return rows_of(JOB, events, 0)
+    return rows_of(JOB, [(0, event) for event in events])
 
 
 def stepped(bucket: Bucket, *values: int, start: int) -> tuple[bytes, list[Any]]:
