@@ -14,7 +14,7 @@ import pytest
 
 from concordant.correlate import kernel, program, routing, stage, writer
 from concordant.correlate.compiled import layout as at
-from concordant.correlate.compiled import loop
+from concordant.correlate.compiled import compaction
 from concordant.correlate.kernel import Kernel
 from concordant.correlate.stage import Stage
 from concordant.correlate.writer import Dictionary
@@ -536,7 +536,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
         count = max(1, int((new_row >= 0).sum()))
         original(control, np.where(new_row >= 0, (new_row + 1) % count, -1))
 
-    around(patch, loop, "renumber", renumber)
+    around(patch, compaction, "renumber", renumber)
 
 
 @bug("a derived event has the time of its oldest event")
