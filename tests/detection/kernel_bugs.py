@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from concordant.correlate import kernel, program, routing, stage, writer
-from concordant.correlate.compiled import layout as at
 from concordant.correlate.compiled import compaction
+from concordant.correlate.compiled import layout as at
 from concordant.correlate.kernel import Kernel
 from concordant.correlate.stage import Stage
 from concordant.correlate.writer import Dictionary
