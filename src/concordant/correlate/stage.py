@@ -42,7 +42,7 @@ _COMPACT_ROWS_MIN = 1 << 16
 """Rows that may be kept beyond twice the live ones: below that, compaction costs more."""
 _MAPPING_COUNT_MAX = 16
 """Dictionaries of columns that are remembered: those of one source come again and again."""
-_LARGE = 1 << 16
+_LARGE = 1 << 19
 _WORD = 8
 _NULL, _FLOAT, _CODE = at.SOURCE_NULL, at.SOURCE_FLOAT, at.SOURCE_CODE
 _HOW = {
@@ -98,8 +98,7 @@ class Stage:
         self._mappings: list[tuple[tuple[str, ...], Words]] = []
         self._scratch = np.zeros(at.SCRATCH_SIZE, np.int64)
         self._candidates = np.zeros(self._program.candidate_count_max, np.int64)
-        self._out = np.empty((_OUT_COUNT_MIN, at.OUT_SIZE), np.int64)
-        self._out_rows = np.empty(_OUT_COUNT_MIN, np.int64)
+        self._out, self._out_rows = _output(_OUT_COUNT_MIN, _OUT_COUNT_MIN)
         # One more for the rows of topics that nobody reads.
         self._topic_counts = np.zeros(len(self._program.topics) + 1, np.int64)
         self._code = np.zeros(1, np.int64)
@@ -122,7 +121,7 @@ class Stage:
         """Tell the loops where the arrays are; after every change of one of them."""
         control = self._control
         control[at.CONTROL_WIDTH] = self._program.column_count
-        control[at.CONTROL_OUT_LIMIT] = len(self._out)
+        control[at.CONTROL_OUT_LIMIT] = self._out_limit
         control[at.CONTROL_PLAN] = self._program.words.ctypes.data
         control[at.CONTROL_ARENA] = self._arena.ctypes.data
         control[at.CONTROL_CELLS] = self._cells.ctypes.data
@@ -152,14 +151,14 @@ class Stage:
         start = self._row_count
         unread = len(self._codes)
         mapping = np.array([self._codes.get(name, unread) for name in batch.topic_names], np.int64)
-        if len(mapping) == 1 and mapping[0] == 0:  # every row is read, and has the first code
-            selection, codes, count = _NOTHING, np.zeros(len(batch), np.int64), len(batch)
-            self._topic_counts[0] += count
-        else:
+        codes = np.empty(len(batch) + 1, np.int64)
+        if unread in mapping:
             selection = np.empty(len(batch) + 1, np.int64)
-            codes = np.empty(len(batch) + 1, np.int64)
             count = encode.select(batch.topic, mapping, self._topic_counts, selection, codes)
             selection = selection[: 0 if count == len(batch) else count]
+        else:
+            selection, count = _NOTHING, len(batch)
+            encode.select_all(batch.topic, mapping, self._topic_counts, codes)
         self._reserve(start + count)
         self._encode(batch, first, positions, selection, count)
         if self._program.sieved:
@@ -293,20 +292,24 @@ class Stage:
             elif result == at.LINE_NEEDED:
                 self._form_line()
             else:
-                self._reserve_output(2 * len(self._out), 2 * len(self._out_rows))
+                self._reserve_output(2 * self._out_limit, 2 * len(self._out_rows))
             result = loop.take(control, stop)
+
+    @property
+    def _out_limit(self) -> int:
+        return self._out.shape[1] - 1
 
     def _reserve_output(self, relations: int, events: int) -> None:
         """Room for so many; what was found so far stays."""
-        if relations <= len(self._out) and events <= len(self._out_rows):
+        if relations <= self._out_limit and events <= len(self._out_rows):
             return
         old = self._out, self._out_rows
-        # Not resized: that writes to all of it, and what is not written to costs nothing.
-        self._out = np.empty((max(relations, len(self._out)), at.OUT_SIZE), np.int64)
-        self._out_rows = np.empty(max(events, len(self._out_rows)), np.int64)
+        self._out, self._out_rows = _output(
+            max(relations, self._out_limit), max(events, len(self._out_rows))
+        )
         heads = int(self._control[at.CONTROL_OUT])
         rows = int(self._control[at.CONTROL_OUT_ROWS])
-        self._out[:heads] = old[0][:heads]
+        self._out[:, :heads] = old[0][:, :heads]
         self._out_rows[:rows] = old[1][:rows]
         self._publish()
 
@@ -318,32 +321,32 @@ class Stage:
         self, first_row: int, selection: Words, first: int, positions: Array | None
     ) -> Records:
         heads, events = self._found()
-        rows = heads[:, at.OUT_ROW]
-        taken = selection[rows - first_row] if len(selection) else rows - first_row
+        row, subscription, conjunction, ordinal, position = heads[: at.OUT_START, :-1]
+        taken = selection[row - first_row] if len(selection) else row - first_row
         return Records(
-            rows,
-            heads[:, at.OUT_SUB],
-            heads[:, at.OUT_CONJUNCTION],
-            heads[:, at.OUT_ORDINAL],
-            heads[:, at.OUT_POSITION],
+            row,
+            subscription,
+            conjunction,
+            ordinal,
+            position,
             taken + first if positions is None else positions[taken],
-            np.append(heads[:, at.OUT_START], len(events)),
+            heads[at.OUT_START],
             events,
             self._rows,
             taken,
         )
 
     def _found(self) -> tuple[Words, Words]:
-        """The output of a run: heads of relations, and rows of their events."""
+        """The output of a run: heads of relations, with one more start, and rows of their events."""
         control = self._control
         count, events = int(control[at.CONTROL_OUT]), int(control[at.CONTROL_OUT_ROWS])
         control[at.CONTROL_OUT] = control[at.CONTROL_OUT_ROWS] = 0
-        found = self._out[:count], self._out_rows[:events]
-        if count < len(self._out) // _COPIED_SHARE:
+        self._out[at.OUT_START, count] = events
+        found = self._out[:, : count + 1], self._out_rows[:events]
+        if count < self._out_limit // _COPIED_SHARE:
             return found[0].copy(), found[1].copy()
         # Whoever asked has the arrays; the next run gets others.
-        self._out = np.empty((_OUT_COUNT_MIN, at.OUT_SIZE), np.int64)
-        self._out_rows = np.empty(_OUT_COUNT_MIN, np.int64)
+        self._out, self._out_rows = _output(_OUT_COUNT_MIN, _OUT_COUNT_MIN)
         self._publish()
         return found
 
@@ -419,6 +422,15 @@ class Stage:
         for batch in saved.rows:
             self._rows.append(batch.batch(), None)
         self._publish()
+
+
+def _output(relations: int, events: int) -> tuple[Words, Words]:
+    """Room for what is found: a column for each word of a relation's head, and rows of events.
+
+    Columns have a word more: where the events of a relation after the last would begin. An array
+    that is full is not resized: that writes to all of it, and what is not written to costs nothing.
+    """
+    return np.empty((at.OUT_SIZE, relations + 1), np.int64), np.empty(events, np.int64)
 
 
 def _grown(count: int) -> int:

@@ -7,6 +7,8 @@ other stays within the cache.
 
 from __future__ import annotations
 
+import numpy as np
+
 from concordant.correlate.compiled.jit import (
     bool_pointer_at,
     compiled,
@@ -34,23 +36,38 @@ from concordant.correlate.compiled.layout import (
 from concordant.correlate.compiled.values import encode_float
 
 _BLOCK_ROWS = 512
+_TURNS = 4
 
 
 @compiled
 def select(topics, mapping, counts, selection, codes):
     """The rows of the topics that somebody reads, with their codes, counted by code; how many.
 
-    `mapping` gives the others the code after the last, so that no row makes a branch.
+    `mapping` gives the others the code after the last, so that no row makes a branch. Rows take
+    turns at counting: one that counts the same topic as the row before would wait for it.
     """
     unread = len(counts) - 1
+    tallies = np.zeros((_TURNS, len(counts)), np.int64)
     found = 0
     for row in range(len(topics)):
         code = mapping[topics[row]]
         selection[found] = row
         codes[found] = code
-        counts[code] += 1
+        tallies[row % _TURNS, code] += 1
         found += code < unread
+    counts += tallies.sum(axis=0)
     return found
+
+
+@compiled
+def select_all(topics, mapping, counts, codes):
+    """The same where somebody reads every topic."""
+    tallies = np.zeros((_TURNS, len(counts)), np.int64)
+    for row in range(len(topics)):
+        code = mapping[topics[row]]
+        codes[row] = code
+        tallies[row % _TURNS, code] += 1
+    counts += tallies.sum(axis=0)
 
 
 @compiled

@@ -20,7 +20,6 @@ from __future__ import annotations
 from concordant.correlate.compiled.index import drop
 from concordant.correlate.compiled.jit import compiled, folded, inlined
 from concordant.correlate.compiled.layout import (
-    AT_CURSOR,
     AT_INDEX,
     AT_ROW,
     AT_STEPS,
@@ -98,32 +97,26 @@ def work_out(plan, straight, block, arena, cells, width, emptied):
 def complete(plan, straight, newest, block, arena, cells, width, scratch, row):
     """Does the event just queued at step `newest` complete a match?
 
-    If it does, the keys on its way up are its own, for `take_first`; if not, all keys are exact.
+    Whatever a key completes, a lesser one completes too, and until now there was no match: an event
+    that is no less than the key kept of its step changes nothing, nor does what it completes above.
+    So the keys are exact afterwards, and those on the way of a match are of the new event alone.
     """
     keys = block + plan[straight + STRAIGHT_KEPT] + 1
     key = _key(plan, straight, newest, keys, arena, cells, width, row)
-    if key == NOBODY:
+    if key >= arena[keys + newest]:  # or it cannot be completed itself
         return False
     at = newest
     while True:
-        scratch[AT_CURSOR + at] = arena[keys + at]
         arena[keys + at] = key
         above = plan[_step(straight, at) + STEP_AFTER]
         if above < 0:
-            if _others(plan, straight, arena, keys):
-                return True
-            break
+            return _others(plan, straight, arena, keys)
         header = block + plan[_step(straight, above) + STEP_QUEUE]
         scratch[AT_STEPS] += arena[header + Q_TAIL] - arena[header + Q_HEAD]
         key = _least(plan, straight, above, block, arena, cells, width)
-        if key == NOBODY:
-            break
+        if key >= arena[keys + above]:
+            return False
         at = above
-    back = newest
-    while back >= at:  # a step stands behind the one it is bound to
-        arena[keys + back] = min(arena[keys + back], scratch[AT_CURSOR + back])
-        back = plan[_step(straight, back) + STEP_AFTER]
-    return False
 
 
 @inlined

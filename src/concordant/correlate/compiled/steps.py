@@ -44,7 +44,6 @@ from concordant.correlate.compiled.layout import (
     OUT_ORDINAL,
     OUT_POSITION,
     OUT_ROW,
-    OUT_SIZE,
     OUT_START,
     OUT_SUB,
     PART_FINISHED,
@@ -267,14 +266,15 @@ def _deliver(plan, conjunction, subscription, root, block, arena, out, control, 
     arena[ordinal] += 1
     arena[block + BLOCK_POSITION] += 1
     arena[root + ROOT_RELATIONS] += 1
-    at = control[CONTROL_OUT] * OUT_SIZE
+    at = control[CONTROL_OUT]
+    stride = control[CONTROL_OUT_LIMIT] + 1
     start = control[CONTROL_OUT_ROWS]
-    out[at + OUT_ROW] = row
-    out[at + OUT_SUB] = plan[subscription + SUB_INDEX]
-    out[at + OUT_CONJUNCTION] = plan[conjunction + CON_ORDER]
-    out[at + OUT_ORDINAL] = arena[ordinal]
-    out[at + OUT_POSITION] = arena[block + BLOCK_POSITION]
-    out[at + OUT_START] = start
+    out[at + OUT_ROW * stride] = row
+    out[at + OUT_SUB * stride] = plan[subscription + SUB_INDEX]
+    out[at + OUT_CONJUNCTION * stride] = plan[conjunction + CON_ORDER]
+    out[at + OUT_ORDINAL * stride] = arena[ordinal]
+    out[at + OUT_POSITION * stride] = arena[block + BLOCK_POSITION]
+    out[at + OUT_START * stride] = start
     control[CONTROL_OUT] += 1
     control[CONTROL_OUT_ROWS] = start + plan[conjunction + CON_SLOTS]
     return start

@@ -83,13 +83,14 @@ def _follow(plan, straight, block, arena, scratch):
     Rows grow with the order of events.
     """
     step = straight + STRAIGHT_STEPS
+    found_all = True
     for i in range(plan[straight + STRAIGHT_COUNT]):
         header = block + plan[step + STEP_QUEUE]
         place = arena[header + Q_HEAD]
         tail = arena[header + Q_TAIL]
-        if place == tail:
-            return False
         data = arena[header + Q_DATA]
+        # Which queue is empty comes by chance: a branch would be guessed wrongly.
+        found_all &= place != tail
         found = arena[data + place]
         after = plan[step + STEP_AFTER]
         if after >= 0 and found < scratch[AT_ROW + after]:
@@ -100,7 +101,7 @@ def _follow(plan, straight, block, arena, scratch):
         scratch[AT_INDEX + i] = place
         scratch[AT_ROW + i] = found
         step += STEP_SIZE
-    return True
+    return found_all
 
 
 @inlined
