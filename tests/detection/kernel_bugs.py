@@ -325,6 +325,17 @@ def _(patch: pytest.MonkeyPatch) -> None:
     _set_steps(patch, at.STEP_SIBLING, -1, compared=True)
 
 
+@bug("what is bound to one event by several is held near as if by one", needs=PLAIN)
+def _(patch: pytest.MonkeyPatch) -> None:
+    def change(words: Words) -> None:
+        for _, _, part in parts(words):
+            straight = int(words[part + at.PART_STRAIGHT])
+            if straight and words[straight + at.STRAIGHT_COMPARED]:
+                words[straight + at.STRAIGHT_COMPARED] = at.COMPARED_IN_LINE
+
+    _with_words(patch, change)
+
+
 @bug("on the straight way what should be greater is taken for less", needs=PLAIN)
 def _(patch: pytest.MonkeyPatch) -> None:
     _set_steps(patch, at.STEP_TURNED, 0, compared=True)

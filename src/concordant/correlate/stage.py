@@ -337,7 +337,7 @@ class Stage:
         )
 
     def _found(self) -> tuple[Words, Words]:
-        """The output of a run: heads of relations, with one more start, and rows of their events."""
+        """The output of a run: heads of relations (and one more start), rows of their events."""
         control = self._control
         count, events = int(control[at.CONTROL_OUT]), int(control[at.CONTROL_OUT_ROWS])
         control[at.CONTROL_OUT] = control[at.CONTROL_OUT_ROWS] = 0

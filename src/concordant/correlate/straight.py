@@ -53,7 +53,23 @@ def straight_record(
         else:
             one[at.STEP_MINE] = at.COL_ROW
         found += one
+    if compared and _in_line(words, found):
+        found[at.STRAIGHT_COMPARED] = at.COMPARED_IN_LINE
     return found
+
+
+def _in_line(words: Sequence[int], straight: Sequence[int]) -> bool:
+    """Has each step at most one that is bound to it, and does only what columns say matter?"""
+    steps = [
+        straight[i : i + at.STEP_SIZE]
+        for i in range(at.STRAIGHT_STEPS, len(straight), at.STEP_SIZE)
+    ]
+    return all(
+        one[at.STEP_SIBLING] < 0
+        and words[one[at.STEP_TOPIC] + at.TOPIC_NEEDS_COUNT] == 0
+        and (one[at.STEP_AFTER] < 0 or min(one[at.STEP_MINE], one[at.STEP_THEIRS]) >= 0)
+        for one in steps
+    )
 
 
 def kept_size(straight: Sequence[int]) -> int:

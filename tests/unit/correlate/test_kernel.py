@@ -22,6 +22,7 @@ from concordant.correlate.kernel import Kernel
 from concordant.correlate.plan import Plan, SubscriptionPlan, compile_plan
 from concordant.correlate.state import MAGIC, VERSION
 from concordant.errors import UsageError
+from concordant.language import check, parse
 from concordant.model.event import Event
 from concordant.model.expression import Attribute, Constant, Slot
 from concordant.model.kind import Kind, Value
@@ -48,6 +49,16 @@ from tests.examples import (
 from tests.generators import ALL_POLICIES
 
 D, E = Slot("D", 1), Slot("E", 1)
+CHAINS = (
+    "A.x < B.x",
+    "A.x >= B.x",
+    "A.x < B.x and B.y > C.y",
+    "A.x <= B.y and B.x >= C.x and C.y < D.y",
+    "A.x < B.x and C.x > D.y",
+    "A.x < B.x and C",
+    "A.x < B.x and A.y > 2 and B.y < C.y",
+)
+"""Questions that bind each topic to one before it, in one line or in several."""
 PAIR = compare(A, "=", B)
 
 
@@ -70,6 +81,12 @@ def taken(kernel: Kernel, events: Sequence[Event], sizes: Iterable[int] = ()) ->
 
 def of_engine(plan: Plan, events: Sequence[Event]) -> list[str]:
     return summaries(Engine(plan).step(events))
+
+
+def _stepped(plan: Plan, events: Sequence[Event]) -> Engine:
+    engine = Engine(plan)
+    engine.step(events)
+    return engine
 
 
 def counted(one: Kernel | Engine) -> dict[str, tuple[int, ...]]:
@@ -627,6 +644,42 @@ def test_long_queues_give_what_the_clear_engine_gives(words: str, op: str) -> No
     assert taken(Kernel(plan, scanned_count_max=4), events) == expected
     sizes = [rng.randint(0, 40) for _ in range(20)]
     assert taken(Kernel(plan), events, sizes) == expected
+
+
+@pytest.mark.parametrize("text", CHAINS)
+@pytest.mark.parametrize("seed", range(3))
+def test_events_that_are_compared_give_the_same_in_runs_of_any_length(text: str, seed: int) -> None:
+    """Runs are taken with their queues held near, single events and long queues are not."""
+    rng = Random(f"{text} {seed}")
+    topics = [Topic(name, {"x": Kind.INT, "y": Kind.INT}) for name in "ABCD"]
+    plan = compile_plan(check(parse(text), schemas(topics)), schemas(topics))
+    often = [rng.choice((1, 1, 9)) for _ in topics]  # a topic that comes often has a long queue
+    events = [
+        Event(
+            rng.choices(topics, often)[0].name,
+            "s",
+            i,
+            i,
+            {name: rng.choice((None, *range(12))) for name in "xy"},
+        )
+        for i in range(600)
+    ]
+    expected = of_engine(plan, events)
+    assert len(expected) > 5
+    sizes = [rng.choice((1, 3, 40, 150)) for _ in range(20)]
+    assert taken(Kernel(plan), events) == expected
+    assert taken(Kernel(plan), events, sizes) == expected
+    kernel = Kernel(plan)
+    first = taken(kernel, events[:250])
+    loaded = Kernel(plan)
+    loaded.load(kernel.save())
+    assert first + taken(loaded, events[250:], sizes) == expected
+    kernel = Kernel(plan)
+    found = taken(kernel, events[:300])
+    for event in events[300:360]:
+        found += summaries(kernel.push(event))
+    assert found + taken(kernel, events[360:]) == expected
+    assert counted(kernel) == counted(_stepped(plan, events))
 
 
 def test_more_relations_than_the_output_holds_are_all_delivered() -> None:

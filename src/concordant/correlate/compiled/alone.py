@@ -13,6 +13,7 @@ from concordant.correlate.compiled.layout import (
     ALONE_PARTED,
     AT_AHEAD,
     AT_STEPS,
+    COMPARED_IN_LINE,
     CONTROL_CANDIDATE,
     CONTROL_OUT,
     CONTROL_OUT_LIMIT,
@@ -20,12 +21,14 @@ from concordant.correlate.compiled.layout import (
     CONTROL_OUT_ROWS_LIMIT,
     DONE,
     MATCHED,
+    NEAR_ROWS_MIN,
     PLAN_ALONE,
     PLAN_TOPICS,
     READER_NEEDS_COUNT,
     READER_QUEUED_MAX,
     READER_ROOM,
     READER_ROOT,
+    READER_STRAIGHT,
     READER_SUB,
     READER_TESTED,
     ROOT_ADMITTED,
@@ -33,7 +36,9 @@ from concordant.correlate.compiled.layout import (
     ROOT_LINED,
     ROOT_QUEUED,
     ROUTER_ONLY,
+    STRAIGHT_COMPARED,
 )
+from concordant.correlate.compiled.near import take_near
 from concordant.correlate.compiled.steps import account, admitted, deliver_straight, of_use
 from concordant.correlate.compiled.straight import go_straight
 
@@ -58,8 +63,15 @@ def take_alone(plan, arena, cells, codes, width, rank, scratch, out, control, ro
         > control[CONTROL_OUT_ROWS_LIMIT]
     ):
         return row
-    block = arena[root + ROOT_FIRST]
     parted = plan[PLAN_ALONE] == ALONE_PARTED
+    straight = plan[reader + READER_STRAIGHT]
+    if (
+        plan[straight + STRAIGHT_COMPARED] == COMPARED_IN_LINE
+        and not parted
+        and count >= NEAR_ROWS_MIN
+    ):
+        return take_near(plan, arena, cells, codes, width, rank, scratch, out, control, row, stop)
+    block = arena[root + ROOT_FIRST]
     for here in range(row, stop):
         reader = plan[plan[routers + codes[here]] + ROUTER_ONLY]
         if plan[reader + READER_TESTED] and not admitted(plan, reader, cells, width, rank, here):
