@@ -12,6 +12,7 @@ from concordant.correlate.compiled.jit import compiled
 from concordant.correlate.compiled.layout import (
     ALONE_PARTED,
     AT_AHEAD,
+    AT_ONLY,
     AT_STEPS,
     COMPARED_IN_LINE,
     CONTROL_CANDIDATE,
@@ -73,7 +74,10 @@ def take_alone(plan, arena, cells, codes, width, rank, scratch, out, control, ro
         return take_near(plan, arena, cells, codes, width, rank, scratch, out, control, row, stop)
     block = arena[root + ROOT_FIRST]
     for here in range(row, stop):
-        reader = plan[plan[routers + codes[here]] + ROUTER_ONLY]
+        if parted:
+            reader = scratch[AT_ONLY + here - looked]
+        else:
+            reader = plan[plan[routers + codes[here]] + ROUTER_ONLY]
         if plan[reader + READER_TESTED] and not admitted(plan, reader, cells, width, rank, here):
             continue
         if parted:

@@ -77,6 +77,9 @@ from concordant.correlate.compiled.layout import (
 from concordant.correlate.compiled.steps import give, of_use
 from concordant.correlate.compiled.values import run_program
 
+_LINE = 8
+"""Words that are brought near together."""
+
 
 @compiled
 def take(control_array, stop):
@@ -271,6 +274,8 @@ def _look_ahead(plan, arena, cells, codes, width, scratch, start, stop):
                 found = find_block(plan, subscription, arena, cells, width, row)
             if far:
                 prefetch(arena, found + plan[reader + READER_QUEUE])
+                prefetch(arena, found + _LINE)  # of a small block, the other queues as well
+                prefetch(arena, found + 2 * _LINE)
                 if plan[reader + READER_NEEDS_COUNT] > 0:
                     prefetch(arena, found + plan[plan[reader + READER_NEEDS]])
                 sought = sought or plan[reader + READER_SOUGHT_COUNT] > 0

@@ -82,18 +82,17 @@ def _follow(plan, straight, block, arena, scratch):
 
     Rows grow with the order of events.
     """
+    if _one_empty(plan, straight, block, arena):
+        return False
     step = straight + STRAIGHT_STEPS
-    found_all = True
     for i in range(plan[straight + STRAIGHT_COUNT]):
         header = block + plan[step + STEP_QUEUE]
         place = arena[header + Q_HEAD]
-        tail = arena[header + Q_TAIL]
         data = arena[header + Q_DATA]
-        # Which queue is empty comes by chance: a branch would be guessed wrongly.
-        found_all &= place != tail
         found = arena[data + place]
         after = plan[step + STEP_AFTER]
         if after >= 0 and found < scratch[AT_ROW + after]:
+            tail = arena[header + Q_TAIL]
             place = _later(arena, data, place, tail, scratch[AT_ROW + after])
             if place == tail:
                 return False
@@ -101,7 +100,19 @@ def _follow(plan, straight, block, arena, scratch):
         scratch[AT_INDEX + i] = place
         scratch[AT_ROW + i] = found
         step += STEP_SIZE
-    return found_all
+    return True
+
+
+@inlined
+def _one_empty(plan, straight, block, arena):
+    """Is a queue empty? Which one is chance: a branch for each would be guessed wrongly."""
+    empty = False
+    step = straight + STRAIGHT_STEPS
+    for _ in range(plan[straight + STRAIGHT_COUNT]):
+        header = block + plan[step + STEP_QUEUE]
+        empty |= arena[header + Q_HEAD] == arena[header + Q_TAIL]
+        step += STEP_SIZE
+    return empty
 
 
 @inlined
