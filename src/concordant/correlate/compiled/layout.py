@@ -475,7 +475,7 @@ AT_AHEAD = 16 * SLOTS_MAX
 """Blocks of the rows ahead, or 0 where they are not known."""
 AT_ONLY = 17 * SLOTS_MAX
 """The only readers of the rows ahead, or 0 where there is none or several."""
-AHEAD_COUNT = 32
+AHEAD_COUNT = 64
 """Rows whose partitions are looked up together, so that waiting for memory overlaps."""
 WHOLE_COUNT = 256
 """Rows that are taken together where there are no partitions to look up."""

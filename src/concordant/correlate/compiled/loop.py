@@ -184,7 +184,8 @@ def _run(plan, arena, cells, codes, width, rank, scratch, out, control, candidat
         if row >= ahead and not (plain and alone == ALONE_WHOLE):
             looked = row
             ahead = min(row + AHEAD_COUNT, stop)
-            _look_ahead(plan, arena, cells, codes, width, scratch, row, ahead)
+            if not (alone and _look_alone(plan, arena, cells, codes, width, scratch, row, ahead)):
+                _look_ahead(plan, arena, cells, codes, width, scratch, row, ahead)
         if plain and alone:
             came = row
             far = ahead if alone == ALONE_PARTED else min(row + WHOLE_COUNT, stop)
@@ -241,6 +242,36 @@ def _run(plan, arena, cells, codes, width, rank, scratch, out, control, candidat
         row += 1
     control[CONTROL_ROW] = stop
     return DONE
+
+
+@compiled
+def _look_alone(plan, arena, cells, codes, width, scratch, start, stop):
+    """As `_look_ahead`, for one question alone with partitions by one value; False if it is not.
+
+    All its events have one table of partitions, and none of them goes by an index.
+    """
+    routers = plan[PLAN_TOPICS]
+    subscription = plan[plan[plan[routers + codes[start]] + ROUTER_ONLY] + READER_SUB]
+    root = plan[subscription + SUB_ROOT]
+    table = arena[root + ROOT_TABLE]
+    if table == 0 or plan[subscription + SUB_KEY_COUNT] != 1:
+        return False
+    mask = (1 << arena[root + ROOT_TABLE_BITS]) - 1
+    column = plan[plan[subscription + SUB_KEYS]]
+    for row in range(start, stop):
+        found = find_by_one(arena, table, mask, mix(cells[row * width + column], 1))
+        reader = plan[plan[routers + codes[row]] + ROUTER_ONLY]
+        scratch[AT_AHEAD + row - start] = found
+        scratch[AT_ONLY + row - start] = reader
+        prefetch(arena, found + plan[reader + READER_QUEUE])
+        prefetch(arena, found + _LINE)
+        prefetch(arena, found + 2 * _LINE)
+    if arena[ARENA_BUMP] > NEAR_WORDS:
+        for i in range(stop - start):
+            reader = scratch[AT_ONLY + i]
+            header = scratch[AT_AHEAD + i] + plan[reader + READER_QUEUE]
+            prefetch(arena, arena[header + Q_DATA] + arena[header + Q_TAIL])
+    return True
 
 
 @compiled
