@@ -297,7 +297,7 @@ class Stage:
 
     @property
     def _out_limit(self) -> int:
-        return self._out.shape[1] - 1
+        return len(self._out[0]) - 1
 
     def _reserve_output(self, relations: int, events: int) -> None:
         """Room for so many; what was found so far stays."""
