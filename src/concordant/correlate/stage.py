@@ -14,6 +14,7 @@ import numpy as np
 from concordant.correlate.columns import Array, Batch, Column
 from concordant.correlate.compiled import compaction, encode, loop
 from concordant.correlate.compiled import layout as at
+from concordant.correlate.compiled.scratch import SCRATCH_SIZE
 from concordant.correlate.found import Records, Rows, Words
 from concordant.correlate.plan import SubscriptionPlan
 from concordant.correlate.program import compile_program
@@ -96,7 +97,7 @@ class Stage:
         self._rank = np.zeros(1, np.int64)
         self._ranked_count = 0
         self._mappings: list[tuple[tuple[str, ...], Words]] = []
-        self._scratch = np.zeros(at.SCRATCH_SIZE, np.int64)
+        self._scratch = np.zeros(SCRATCH_SIZE, np.int64)
         self._candidates = np.zeros(self._program.candidate_count_max, np.int64)
         self._out, self._out_rows = _output(_OUT_COUNT_MIN, _OUT_COUNT_MIN)
         # One more for the rows of topics that nobody reads.

@@ -23,6 +23,7 @@ from concordant.correlate.compiled import (
     values,
 )
 from concordant.correlate.compiled import layout as at
+from concordant.correlate.compiled.scratch import SCRATCH_SIZE
 from concordant.correlate.writer import Dictionary, Writer, encoded_float
 from concordant.model.expression import Arithmetic, Attribute, Constant, Expression, Slot, evaluate
 from concordant.model.kind import INT_MAX, INT_MIN, Kind, Value
@@ -203,7 +204,7 @@ def test_programs_calculate_as_expressions_do(seed: int) -> None:
         for (name, kind), column in writer.inputs.items():
             cells[place, column] = code_of(rows[slot][name], kind)
     words = np.array(writer.words, np.int64)
-    scratch = np.zeros(at.SCRATCH_SIZE, np.int64)
+    scratch = np.zeros(SCRATCH_SIZE, np.int64)
     found = run(words, address, cells.ravel(), cells.shape[1], RANK, scratch)
     expected = evaluate(asked, lambda slot, name: rows[slot][name])
     if isinstance(expected, float) and math.isnan(expected):

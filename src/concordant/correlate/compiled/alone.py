@@ -22,7 +22,6 @@ from concordant.correlate.compiled.layout import (
     CONTROL_OUT_ROWS_LIMIT,
     DONE,
     MATCHED,
-    NEAR_ROWS_MIN,
     PLAN_ALONE,
     PLAN_TOPICS,
     READER_NEEDS_COUNT,
@@ -40,6 +39,7 @@ from concordant.correlate.compiled.layout import (
     STRAIGHT_COMPARED,
 )
 from concordant.correlate.compiled.near import take_near
+from concordant.correlate.compiled.scratch import NEAR_ROWS_MIN
 from concordant.correlate.compiled.steps import account, admitted, deliver_straight, of_use
 from concordant.correlate.compiled.straight import go_straight
 

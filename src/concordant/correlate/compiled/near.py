@@ -17,28 +17,7 @@ from concordant.correlate.compiled.index import drop
 from concordant.correlate.compiled.jit import compiled, folded, inlined
 from concordant.correlate.compiled.layout import (
     AT_INDEX,
-    AT_NEAR,
-    AT_NEAR_CODES,
-    AT_NEAR_STEPS,
     AT_ROW,
-    NEAR_ABOVE,
-    NEAR_BASE,
-    NEAR_BELOW,
-    NEAR_BOUND_RAISED,
-    NEAR_BOUND_TURNED,
-    NEAR_COLUMN,
-    NEAR_COUNT,
-    NEAR_HEAD,
-    NEAR_KEY,
-    NEAR_LEAF,
-    NEAR_LOWERED,
-    NEAR_QUEUE,
-    NEAR_ROOT,
-    NEAR_SIZE,
-    NEAR_TAIL,
-    NEAR_TESTED,
-    NEAR_THEIRS,
-    NEAR_TURNED,
     NULL,
     PLAN_BUDGET,
     PLAN_SCANNED,
@@ -76,6 +55,29 @@ from concordant.correlate.compiled.layout import (
     STRAIGHT_STEPS,
 )
 from concordant.correlate.compiled.partners import NOBODY
+from concordant.correlate.compiled.scratch import (
+    AT_NEAR,
+    AT_NEAR_CODES,
+    AT_NEAR_STEPS,
+    NEAR_ABOVE,
+    NEAR_BASE,
+    NEAR_BELOW,
+    NEAR_BOUND_RAISED,
+    NEAR_BOUND_TURNED,
+    NEAR_COLUMN,
+    NEAR_COUNT,
+    NEAR_HEAD,
+    NEAR_KEY,
+    NEAR_LEAF,
+    NEAR_LOWERED,
+    NEAR_QUEUE,
+    NEAR_ROOT,
+    NEAR_SIZE,
+    NEAR_TAIL,
+    NEAR_TESTED,
+    NEAR_THEIRS,
+    NEAR_TURNED,
+)
 from concordant.correlate.compiled.steps import admitted, deliver_straight
 
 
