@@ -20,6 +20,10 @@ from concordant.model.relation import Relation
 from concordant.model.topic import Schemas
 
 Words = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_PIECE_ROWS_MIN = 1 << 16
+"""Pieces with fewer rows are put together when rows are let go: a piece costs a step each time."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,8 @@ class Selected:
 
     batch: Batch
     selection: Words | None
+    ours: bool = False
+    """Is the batch a copy made here, so that it holds no memory of somebody's larger table?"""
 
     def __len__(self) -> int:
         return len(self.batch) if self.selection is None else len(self.selection)
@@ -37,6 +43,15 @@ class Selected:
 
     def take(self, places: Words) -> Batch:
         return self.batch.take(places if self.selection is None else self.selection[places])
+
+    def keep(self, places: Words) -> Selected:
+        """Only these. Copied, unless it is a copy already of which at least half is still meant."""
+        if not self.ours or 2 * len(places) < len(self.batch):
+            return Selected(self.take(places), None, ours=True)
+        if len(places) == len(self):
+            return self
+        selection = places if self.selection is None else self.selection[places]
+        return Selected(self.batch, selection, ours=True)
 
     def whole(self) -> Batch:
         return self.batch if self.selection is None else self.batch.take(self.selection)
@@ -54,7 +69,9 @@ class Rows:
 
     def append(self, batch: Batch, selection: Words | None) -> None:
         """Rows of a batch: those selected, or all."""
-        piece = Selected(batch, selection)
+        self._append(Selected(batch, selection))
+
+    def _append(self, piece: Selected) -> None:
         self.starts.append(self.count)
         self.pieces.append(piece)
         self.count += len(piece)
@@ -81,21 +98,46 @@ class Rows:
             for one in self.pieces
         ]
 
-    def keep(self, rows: Words) -> Rows:
-        """Only the given rows (ascending), numbered anew from 0."""
-        kept: list[Batch] = []
+    def take(self, rows: Words) -> Batch:
+        """The given rows (ascending, at least one) as one batch."""
+        found: list[Batch] = []
         for start, piece in zip(self.starts, self.pieces, strict=True):
             low, high = np.searchsorted(rows, (start, start + len(piece)))
             if low < high:
                 mine = rows[low:high] - start
-                if isinstance(piece, list):
-                    kept.append(Batch.of([piece[i] for i in mine], self.topics.values()))
-                else:
-                    kept.append(piece.take(mine))
+                found.append(
+                    self._batch(piece, mine) if isinstance(piece, list) else piece.take(mine)
+                )
+        return Batch.concat(found)
+
+    def keep(self, live: Flags) -> Rows:
+        """Only the rows that are alive, numbered anew from 0. Small pieces are put together."""
         found = Rows(self.topics)
-        if kept:
-            found.append(Batch.concat(kept), None)
+        small: list[Batch] = []
+        for start, piece in zip(self.starts, self.pieces, strict=True):
+            mine = np.flatnonzero(live[start : start + len(piece)])
+            if not len(mine):
+                continue
+            if isinstance(piece, list):
+                small.append(self._batch(piece, mine))
+                continue
+            kept = piece.keep(mine)
+            if len(kept) < _PIECE_ROWS_MIN:
+                small.append(kept.whole())
+            else:
+                found._append_together(small)
+                found._append(kept)
+        found._append_together(small)
         return found
+
+    def _batch(self, events: list[Event], places: Words) -> Batch:
+        return Batch.of([events[place] for place in places], self.topics.values())
+
+    def _append_together(self, batches: list[Batch]) -> None:
+        """Batches of our own as one piece; the list is empty afterwards."""
+        if batches:
+            self._append(Selected(Batch.concat(batches), None, ours=True))
+            batches.clear()
 
 
 @dataclass(frozen=True)

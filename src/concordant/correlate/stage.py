@@ -370,17 +370,21 @@ class Stage:
         return found
 
     def _compact(self) -> None:
-        """Let go of rows that no queue holds any more."""
+        """Let go of rows that no queue holds any more.
+
+        Within the arrays that are there: new memory costs many times what moving its words does.
+        """
         live = np.zeros(self._row_count, np.bool_)
         compaction.mark(self._control, live)
-        kept = np.flatnonzero(live)
-        new_row = np.full(self._row_count, -1, np.int64)
-        new_row[kept] = np.arange(len(kept))
-        compaction.renumber(self._control, new_row)
-        self._cells = self._cells[kept]
-        self._rows = self._rows.keep(kept)
-        self._row_count = len(kept)
-        self._compact_at = 2 * len(kept) + _COMPACT_ROWS_MIN
+        before = np.empty(len(live) // compaction.COUNTED + 1, np.int64)
+        count = compaction.number(live, before)
+        compaction.renumber(self._control, live, before)
+        compaction.pack(self._cells, live)
+        self._rows = self._rows.keep(live)
+        self._row_count = count
+        self._compact_at = 2 * count + _COMPACT_ROWS_MIN
+        if len(self._cells) > 2 * self._compact_at:
+            self._cells.resize((self._compact_at, self._cells.shape[1]), refcheck=False)
         self._publish()
 
     def _form_line(self) -> None:

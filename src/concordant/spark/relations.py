@@ -141,7 +141,7 @@ def _stage_table(job: Job, found: Found, stage: int, paths: _Paths | None) -> An
     records = found.stages[stage]
     count, listed = len(records), len(records.events)
     wanted, place = _used(np.concatenate([records.events, records.row]), records.rows.count)
-    events = records.rows.keep(wanted).batches()[0]
+    events = records.rows.take(wanted)
     columns = _identities(job, found, stage, events, place[listed:])
     at, base = records.at - found.base_position, found.base
     rank = _ranks(job, found, stage) if paths is None else paths.ranks(stage)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from concordant.correlate.compiled.index import drop
-from concordant.correlate.compiled.jit import compiled, pointer_at
+from concordant.correlate.compiled.jit import compiled, inlined, pointer_at
 from concordant.correlate.compiled.layout import (
     BLOCK_NEXT,
     CONTROL_ARENA,
@@ -32,6 +32,9 @@ from concordant.correlate.compiled.layout import (
     SUB_ROOT,
 )
 
+COUNTED = 8
+"""The living are counted up to every eighth row; up to a row in between one looks."""
+
 
 @compiled
 def mark(control_array, live):
@@ -45,7 +48,8 @@ def mark(control_array, live):
             queue = plan[subscription + SUB_QUEUES]
             for _ in range(plan[subscription + SUB_QUEUE_COUNT]):
                 header = block + plan[queue + QUEUE_OFFSET]
-                if plan[queue + QUEUE_TOPIC] >= 0:
+                if plan[queue + QUEUE_TOPIC] >= 0 and arena[header + Q_DEAD] != 0:
+                    # An index knows places, which change here; new numbers of rows leave it right.
                     drop(plan, plan[queue + QUEUE_TOPIC], block, arena)
                     _squeeze(arena, header)
                 data = arena[header + Q_DATA]
@@ -85,8 +89,6 @@ def queued(control_array, subscription):
 @compiled
 def _squeeze(arena, header):
     """Drop removed entries from the middle of a queue."""
-    if arena[header + Q_DEAD] == 0:
-        return
     data = arena[header + Q_DATA]
     kept = arena[header + Q_HEAD]
     for place in range(kept, arena[header + Q_TAIL]):
@@ -98,14 +100,47 @@ def _squeeze(arena, header):
 
 
 @compiled
-def renumber(control_array, new_row):
+def number(live, before):
+    """How many live rows are there; `before` gets how many come before every eighth row."""
+    count = 0
+    for row in range(len(live)):
+        if row % COUNTED == 0:
+            before[row // COUNTED] = count
+        count += live[row]
+    return count
+
+
+@inlined
+def _new_row(live, before, row):
+    """The number of a live row among the live ones."""
+    first = row & -COUNTED
+    count = before[first // COUNTED]
+    for i in range(first, row):
+        count += live[i]
+    return count
+
+
+@compiled
+def pack(cells, live):
+    """Move the live rows together."""
+    kept = 0
+    for row in range(len(live)):
+        if live[row]:
+            if kept != row:
+                for column in range(cells.shape[1]):
+                    cells[kept, column] = cells[row, column]
+            kept += 1
+
+
+@compiled
+def renumber(control_array, live, before):
     """Replace every row by its new number."""
     plan = pointer_at(control_array[CONTROL_PLAN])
     arena = pointer_at(control_array[CONTROL_ARENA])
     for s in range(plan[PLAN_SUBSCRIPTION_COUNT]):
         subscription = plan[plan[PLAN_SUBSCRIPTIONS] + s]
         root = plan[subscription + SUB_ROOT]
-        _renumber_line(arena, root + ROOT_LINE, new_row)
+        _renumber_line(arena, root + ROOT_LINE, live, before)
         block = arena[root + ROOT_FIRST]
         while block != 0:
             queue = plan[subscription + SUB_QUEUES]
@@ -113,7 +148,7 @@ def renumber(control_array, new_row):
                 header = block + plan[queue + QUEUE_OFFSET]
                 data = arena[header + Q_DATA]
                 for place in range(arena[header + Q_HEAD], arena[header + Q_TAIL]):
-                    arena[data + place] = new_row[arena[data + place]]
+                    arena[data + place] = _new_row(live, before, arena[data + place])
                 if plan[queue + QUEUE_KEPT] != 0:  # worked out anew when it is needed
                     arena[block + plan[queue + QUEUE_KEPT]] = 0
                 queue += QUEUE_SIZE
@@ -121,15 +156,15 @@ def renumber(control_array, new_row):
 
 
 @compiled
-def _renumber_line(arena, line, new_row):
+def _renumber_line(arena, line, live, before):
     """The same for the line, which may name rows that are gone; those leave it."""
     data = arena[line + Q_DATA]
     kept = arena[line + Q_HEAD]
     for place in range(kept, arena[line + Q_TAIL], 3):
-        row = new_row[arena[data + place + 2]]
-        if row >= 0:
+        row = arena[data + place + 2]
+        if live[row]:
             arena[data + kept] = arena[data + place]
             arena[data + kept + 1] = arena[data + place + 1]
-            arena[data + kept + 2] = row
+            arena[data + kept + 2] = _new_row(live, before, row)
             kept += 3
     arena[line + Q_TAIL] = kept
