@@ -15,6 +15,7 @@ import pytest
 from concordant.correlate import kernel, program, routing, stage, writer
 from concordant.correlate.compiled import compaction
 from concordant.correlate.compiled import layout as at
+from concordant.correlate.found import Selected
 from concordant.correlate.kernel import Kernel
 from concordant.correlate.stage import Stage
 from concordant.correlate.writer import Dictionary
@@ -543,11 +544,21 @@ def _(patch: pytest.MonkeyPatch) -> None:
 
 @bug("rows are numbered wrongly when others leave the store")
 def _(patch: pytest.MonkeyPatch) -> None:
-    def renumber(original: Any, control: Any, new_row: Any) -> None:
-        count = max(1, int((new_row >= 0).sum()))
-        original(control, np.where(new_row >= 0, (new_row + 1) % count, -1))
+    def renumber(original: Any, control: Any, live: Any, before: Any) -> None:
+        original(control, live, np.maximum(before - 1, 0))
 
     around(patch, compaction, "renumber", renumber)
+
+
+@bug("a batch that is mostly kept forgets which of its rows are meant")
+def _(patch: pytest.MonkeyPatch) -> None:
+    def keep(original: Any, self: Selected, places: Any) -> Selected:
+        kept = original(self, places)
+        if kept.selection is None:
+            return kept
+        return Selected(kept.batch, np.arange(len(places)), ours=True)
+
+    around(patch, Selected, "keep", keep)
 
 
 @bug("a derived event has the time of its oldest event")

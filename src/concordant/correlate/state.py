@@ -18,7 +18,7 @@ from concordant.model.event import Event
 from concordant.model.kind import Value
 
 MAGIC = b"concordant-state"
-VERSION = 4
+VERSION = 5
 _DIGEST_SIZE = 16
 
 Key = tuple[Value, ...]

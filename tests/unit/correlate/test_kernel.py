@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from concordant.correlate import program, stage
+from concordant.correlate import found, program, stage
 from concordant.correlate.columns import Batch
 from concordant.correlate.compiled import layout as at
 from concordant.correlate.engine import Engine
@@ -624,7 +624,9 @@ def seqs(kernel: Kernel, batch: Batch) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize("words", [str(one) for one in ALL_POLICIES if not one.staged])
 @pytest.mark.parametrize("op", ["<", ">=", "="])
-def test_long_queues_give_what_the_clear_engine_gives(words: str, op: str) -> None:
+def test_long_queues_give_what_the_clear_engine_gives(
+    words: str, op: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Queues of hundreds, so that indexes have several levels and survive appends and removals."""
     chosen = next(one for one in ALL_POLICIES if str(one) == words)
     rng = Random(f"{words} {op}")
@@ -644,6 +646,11 @@ def test_long_queues_give_what_the_clear_engine_gives(words: str, op: str) -> No
     assert taken(Kernel(plan, scanned_count_max=4), events) == expected
     sizes = [rng.randint(0, 40) for _ in range(20)]
     assert taken(Kernel(plan), events, sizes) == expected
+    # Rows are let go again and again, while pieces stay for themselves or are put together.
+    monkeypatch.setattr(stage, "_COMPACT_ROWS_MIN", 8)
+    for piece_rows_min in (1, 25):
+        monkeypatch.setattr(found, "_PIECE_ROWS_MIN", piece_rows_min)
+        assert taken(Kernel(plan, scanned_count_max=4), events, sizes) == expected
 
 
 @pytest.mark.parametrize("text", CHAINS)

@@ -4,7 +4,8 @@ Short queues are scanned. When a search meets a long one, an index is built for 
 predicate reads, and kept while events are appended; it is dropped when the queue moves in memory
 and built again on demand, so its cost per event stays constant. Below and above: the least (or
 greatest) value of every 16 places, of every 256, and so on. Equal: chains of places by hash, in the
-order in which candidates are tried. Places of an indexed queue are not used twice.
+order in which candidates are tried; a link of a chain carries more bits of the hash, so that hardly
+any other value is looked up. Places of an indexed queue are not used twice.
 
 An index only proposes: whoever asks tests the event itself, so a stale entry costs time, not truth.
 """
@@ -44,6 +45,8 @@ _FAN = 1 << _FAN_BITS
 _WORST_LOW = 2**63 - 1
 """Stands in a place that holds nothing where the least is sought; for the greatest it is NULL."""
 _LOW_32 = 0xFFFFFFFF
+_AHEAD = 16
+"""Places that a build looks ahead: a chain's beginning is anywhere, and waiting for it is dear."""
 
 
 @inlined
@@ -60,6 +63,12 @@ def _value(arena, data, place, cells, width, column, worst):
 def _bucket(index, capacity, value):
     """Where the chain of a value begins."""
     return index + capacity + (mix(value, 1) & (capacity - 1))
+
+
+@inlined
+def _tag(value):
+    """What the links of a value say of it, above their 32 bits for a place."""
+    return (mix(value, 1) >> 33 & 0x7FFFFFFF) << 32
 
 
 @compiled
@@ -97,15 +106,15 @@ def _enter(plan, record, index, queue, place, arena, cells, width, recent):
         bucket = _bucket(index, capacity, value)
         word = arena[bucket]
         if recent:  # newest first
-            arena[index + place] = word
+            arena[index + place] = _tag(value) | word
             arena[bucket] = place + 1
         else:  # oldest first: the bucket knows both ends
-            arena[index + place] = 0
+            arena[index + place] = _tag(value)
             last = word >> 32
             if word == 0:
                 arena[bucket] = (place + 1) | ((place + 1) << 32)
             else:
-                arena[index + last - 1] = place + 1
+                arena[index + last - 1] |= place + 1
                 arena[bucket] = (word & _LOW_32) | ((place + 1) << 32)
         return
     least = kind == INDEX_MIN
@@ -143,7 +152,13 @@ def build(plan, record, block, queue, arena, cells, width, recent):
     header = block + plan[record + INDEX_HEADER]
     arena[header + HEADER_DATA] = index
     arena[header + HEADER_BITS] = bits
-    for place in range(arena[queue + Q_HEAD], arena[queue + Q_TAIL]):
+    data = arena[queue + Q_DATA]
+    column = plan[record + INDEX_COLUMN]
+    tail = arena[queue + Q_TAIL]
+    for place in range(arena[queue + Q_HEAD], tail):
+        if equal and place + _AHEAD < tail:
+            value = _value(arena, data, place + _AHEAD, cells, width, column, NULL)
+            prefetch(arena, _bucket(index, capacity, value))
         _enter(plan, record, index, queue, place, arena, cells, width, recent)
     return True
 
@@ -277,9 +292,10 @@ def _next_equal(index, queue, arena, cells, width, column, place, low, high, bou
     bucket = _bucket(index, capacity, bound)
     word = arena[bucket]
     link = word & _LOW_32
+    tag = _tag(bound)
     # What was removed leaves the chain when it stands at its front.
     while link != 0 and (link - 1 < head or arena[data + link - 1] < 0):
-        following = arena[index + link - 1]
+        following = arena[index + link - 1] & _LOW_32
         if recent:
             arena[bucket] = following
         else:
@@ -289,9 +305,10 @@ def _next_equal(index, queue, arena, cells, width, column, place, low, high, bou
         at = link - 1
         if (at < low) if recent else (at >= high):
             break
-        if (at <= place) if recent else (at >= place):
+        word = arena[index + at]
+        if word & ~_LOW_32 == tag and ((at <= place) if recent else (at >= place)):
             row = arena[data + at]
             if row >= 0 and cells[row * width + column] == bound:
                 return at
-        link = arena[index + at]
+        link = word & _LOW_32
     return low - 1 if recent else high
