@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from concordant.correlate.compiled.arena import live_count
 from concordant.correlate.compiled.index import drop
 from concordant.correlate.compiled.jit import compiled, inlined, pointer_at
 from concordant.correlate.compiled.layout import (
@@ -49,14 +48,13 @@ def mark(control_array, live):
             queue = plan[subscription + SUB_QUEUES]
             for _ in range(plan[subscription + SUB_QUEUE_COUNT]):
                 header = block + plan[queue + QUEUE_OFFSET]
-                if plan[queue + QUEUE_TOPIC] >= 0 and _mostly_removed(arena, header):
+                if plan[queue + QUEUE_TOPIC] >= 0 and arena[header + Q_DEAD] != 0:
                     # An index knows places, which change here; new numbers of rows leave it right.
                     drop(plan, plan[queue + QUEUE_TOPIC], block, arena)
                     _squeeze(arena, header)
                 data = arena[header + Q_DATA]
                 for place in range(arena[header + Q_HEAD], arena[header + Q_TAIL]):
-                    if arena[data + place] >= 0:
-                        live[arena[data + place]] = True
+                    live[arena[data + place]] = True
                 queue += QUEUE_SIZE
             block = arena[block + BLOCK_NEXT]
 
@@ -88,15 +86,9 @@ def queued(control_array, subscription):
     return found
 
 
-@inlined
-def _mostly_removed(arena, header):
-    """At least half: then what is left is moved together, and indexes are built anew."""
-    return arena[header + Q_DEAD] > 0 and arena[header + Q_DEAD] >= live_count(arena, header)
-
-
 @compiled
 def _squeeze(arena, header):
-    """Drop removed entries from the middle of a queue."""
+    """Drop removed entries from the middle of a queue: they still name rows, which may leave now."""
     data = arena[header + Q_DATA]
     kept = arena[header + Q_HEAD]
     for place in range(kept, arena[header + Q_TAIL]):
@@ -156,8 +148,7 @@ def renumber(control_array, live, before):
                 header = block + plan[queue + QUEUE_OFFSET]
                 data = arena[header + Q_DATA]
                 for place in range(arena[header + Q_HEAD], arena[header + Q_TAIL]):
-                    if arena[data + place] >= 0:
-                        arena[data + place] = _new_row(live, before, arena[data + place])
+                    arena[data + place] = _new_row(live, before, arena[data + place])
                 if plan[queue + QUEUE_KEPT] != 0:  # worked out anew when it is needed
                     arena[block + plan[queue + QUEUE_KEPT]] = 0
                 queue += QUEUE_SIZE
