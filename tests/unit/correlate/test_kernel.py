@@ -29,7 +29,8 @@ from concordant.model.kind import Kind, Value
 from concordant.model.predicate import Comparison
 from concordant.model.subscription import Emit, Field, Subscription
 from concordant.model.topic import Topic, schemas
-from tests.campaign.kernel import summaries
+from tests.campaign.compare import case_of
+from tests.campaign.kernel import differs, places_of_case, summaries
 from tests.examples import (
     A2,
     A3,
@@ -851,3 +852,14 @@ def test_a_refused_batch_leaves_the_kernel_as_it_was() -> None:
     with pytest.raises(UsageError):
         kernel.step(Batch.of([Event("D", "p", 1, 1)], [*TOPICS, D_TOPIC]))
     assert found + taken(kernel, events[2:]) == of_engine(plan, events)
+
+
+@pytest.mark.parametrize(
+    ("words", "number"),
+    [("recent matched", 1245), ("recent matched", 1955), ("recent contiguous prefix", 1895)],
+)
+def test_removed_places_name_no_row_that_was_let_go(words: str, number: int) -> None:
+    """Found by the campaign: places that were left in a queue named rows by their old numbers."""
+    case = case_of(1, policy(words), number)
+    places = places_of_case(1, policy(words), number, case)
+    assert differs(case, places) is None

@@ -88,7 +88,7 @@ def queued(control_array, subscription):
 
 @compiled
 def _squeeze(arena, header):
-    """Drop removed entries from the middle of a queue: they still name rows, which may leave now."""
+    """Drop removed entries from the middle of a queue: they name rows that may leave now."""
     data = arena[header + Q_DATA]
     kept = arena[header + Q_HEAD]
     for place in range(kept, arena[header + Q_TAIL]):
