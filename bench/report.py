@@ -95,8 +95,8 @@ def page(measured: Sequence[Measured], names: Sequence[str], before: str = "") -
         "compared with those of the clear engine on some of the events, or with a known count. "
         "Nothing here passes or fails by time, and no test does.",
         "",
-        f"Measured on {about['processor']}, {about['cores']} cores ({about['system']}), Python "
-        f"{about['python']}, {packages}. Each section says when, with how many rounds, and how "
+        f"Measured on {about['cores']} cores ({about['system']}), Python {about['python']}, "
+        f"{packages}. Each section says when, on which processor, with how many rounds, and how "
         "busy the machine was.",
         "",
         _GOALS,
@@ -132,7 +132,8 @@ def _kept(page: str) -> dict[str, _Block]:
 
 def _block(one: Measured) -> _Block:
     section = one.section
-    when = f"{one.machine['date']}, {one.size.rounds} rounds, load {one.machine['load']}"
+    about = one.machine
+    when = f"{about['date']}, {about['processor']}, {one.size.rounds} rounds, load {about['load']}"
     parts = [f"<!-- section: {section.name} -->", f"## {section.title}"]
     parts += ["", section.note, "", f"*{when}.*", ""]
     for name, plot in section.plots.items():
