@@ -71,6 +71,8 @@ class Core(msgspec.Struct):
     pending: list[Pending] = []
     gone: dict[Consumer, int] = {}
     """The last session of each consumer that ended."""
+    ended: int = 0
+    """How many sessions have ended, or begin anew."""
     cut: int = 0
     last: dict[str, int] = {}
     """Root: the last number of each publisher."""
@@ -393,6 +395,7 @@ class Core(msgspec.Struct):
         elif prefix:
             for consumer, session in joining:
                 del self.sessions[consumer]
+                self.ended += 1
                 one = Pending(consumer, session.number, session.filter, 0)
                 one.conjunction, one.prefix = conjunction, prefix
                 self.pending.append(one)
@@ -470,6 +473,7 @@ class Core(msgspec.Struct):
         if left is None or left.number > number:
             return
         del self.sessions[consumer]
+        self.ended += 1
         orphans = [
             (name, one)
             for name, one in self.sessions.items()
