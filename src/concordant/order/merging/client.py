@@ -372,9 +372,8 @@ class MergedClient(MergedPublisher):
     def _look(self, now: Instant, cause: int, out: list[Effect]) -> None:
         state, options = self._state, self._merging
         self._offer_overdue(now, cause, out)
-        late_us = now - state.look_at
         for stream in state.streams.values():
-            stream.inflow.late(late_us)
+            stream.inflow.late(now - state.look_at)
             if (needed := stream.push(now, options)) is not None:
                 self._to_all(needed.merger, needed, cause, out)
             self._pull(now, stream, cause, out, overdue=True)
@@ -384,10 +383,11 @@ class MergedClient(MergedPublisher):
             for consumer, (merger, session) in state.leaving.items():
                 self._to_all(merger, Detach(merger, consumer, session), cause, out)
         state.resting = not self._restless
-        # Where answers take long, nothing is overdue sooner; an offer may be after `repeat_us`.
+        # Where answers take long, nothing is overdue sooner, but for what was published.
         taking_us = min((one.inflow.waited_us for one in state.streams.values()), default=0)
-        pause_us = max(options.tick_us, min(taking_us, options.repeat_us))
-        self._look_at(now + (options.idle_us // 2 if state.resting else pause_us), cause, out)
+        most_us = options.repeat_us if self._offered_count else options.idle_us // 2
+        pause_us = most_us if state.resting else max(options.tick_us, min(taking_us, most_us))
+        self._look_at(now + pause_us, cause, out)
 
     @property
     def _patient(self) -> bool:
