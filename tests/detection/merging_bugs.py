@@ -1,9 +1,10 @@
 """Planted bugs in ordered merging: the thesis's errors, and mistakes that are easy to make.
 
 Each breaks one rule of the corrected protocol. A bug names the mode of the cases that show it, and
-a seed that is known to: the quick test plays that one, the campaign looks for it from seed 0. Two
+a seed that is known to: the quick test plays that one, the campaign looks for it from seed 0. Three
 mistakes are too rare for chance and have tests of their own: a promise that is forgotten in a crash
-(`test_replication`), and a subscription at run time that begins in the past (`test_client`).
+(`test_replication`), a subscription at run time that begins in the past (`test_client`), and an old
+mark that is taken for the latest time at hand (`test_stamped`).
 """
 
 from __future__ import annotations
@@ -406,24 +407,6 @@ def _(patch: pytest.MonkeyPatch) -> None:
 @bug("of two events with one stamp the conjunction decides, not the topic", "stamped", 216)
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(merge, "order", lambda stream, item: (item.ts, stream.key))
-
-
-@bug("the last item at hand is taken for the latest, though it may be an old mark", "stamped", 168)
-def _(patch: pytest.MonkeyPatch) -> None:
-    correct = Part.marks
-
-    def marks(
-        self: Part, now: Instant, options: MergingOptions, *, overdue: bool
-    ) -> Iterator[Advance]:
-        kept = [one.ready for one in self.inputs]
-        for one in self.inputs:
-            one.ready = one.ready[-1:]
-        found = list(correct(self, now, options, overdue=overdue))
-        for one, ready in zip(self.inputs, kept, strict=True):
-            one.ready = ready
-        return iter(found)
-
-    patch.setattr(Part, "marks", marks)
 
 
 @bug("a merger passes on a mark that only one parent has passed", "stamped", 25)
