@@ -26,6 +26,7 @@ from concordant.machine.contract import Machine
 from concordant.machine.effects import Disseminate, Effect, Send, SendAll
 from concordant.machine.inputs import Input, Received
 from concordant.machine.requests import Publish
+from concordant.net.roles import WINDOW_COUNT
 from concordant.order import replication
 from concordant.order.broadcast import paxos, token
 from concordant.order.broadcast.logs import EPOCHS, PAXOS, REPLICAS
@@ -62,6 +63,7 @@ _MERGING = MergingOptions(
     repeat_us=10 * SECOND,
     idle_us=20 * SECOND,
     lease_us=600 * SECOND,
+    window_count=WINDOW_COUNT,
 )
 
 
@@ -302,7 +304,8 @@ def run(size: Size) -> Section:
         "merging",
         "Cost per delivered event of the busiest process",
         f"{events:,} events in batches of {BATCH}; nobody gathers. Mergers have three replicas and "
-        f"{HOSTS_PER_MERGER} hosts each. `ns` is CPU time of the busiest process per event that "
+        f"{HOSTS_PER_MERGER} hosts each, consumers give credit as those of nodes do. `ns` is CPU "
+        "time of the busiest process per event that "
         "some subscriber had subscribed to; `ratio` is the sequencer's divided by it, `servers` "
         "the same without clients, `all` what all processes took together. Simulated, with service "
         "times measured here; disks are left out. In the market all orders find the same number of "

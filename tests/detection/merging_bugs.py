@@ -231,7 +231,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MergedClient, "_donate", donate)
 
 
-@bug("who joins late starts with empty queues (erratum 12)", "crowded", 1)
+@bug("who joins late starts with empty queues (erratum 12)", "crowded", 8)
 def _(patch: pytest.MonkeyPatch) -> None:
     def began(self: Any, stream: Stream, next: int, cause: int, out: list[Any]) -> None:
         stream.queues = b""
@@ -241,7 +241,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MergedClient, "_began", began)
 
 
-@bug("a joiner delivers as soon as it has queues, and ignores a later start", "storm", 7)
+@bug("a joiner delivers as soon as it has queues, and ignores a later start", "storm", 34)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = MergedClient._complete
 
@@ -335,7 +335,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 # --- disjunctions ---------------------------------------------------------------------------------
 
 
-@bug("nobody waits for the frontier of another stream", "static", 14)
+@bug("nobody waits for the frontier of another stream", "static", 4)
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(merge, "limit", lambda one, streams: (1 << 62, ""))
 

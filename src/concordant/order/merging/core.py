@@ -40,6 +40,7 @@ from concordant.order.merging.messages import (
     Start,
     Take,
     Widened,
+    event_of,
 )
 from concordant.order.merging.overlay import Signature, parents
 from concordant.order.merging.sessions import LENT_COUNT_MAX, Pending, Requested, Session
@@ -171,8 +172,9 @@ class Core(msgspec.Struct):
     def _take(self, command: Take) -> None:
         if not self.live or not self.changes(command):
             return
-        side = command.side  # a new leader may have taken again what its log had already
-        items = [item for item in command.items if item.n >= self.next[side]]
+        side, items = command.side, command.items
+        if command.index < self.next[side]:  # a new leader has taken again what its log had
+            items = tuple(item for item in items if item.n >= self.next[side])
         self.next[side] = command.end
         if self.stamped:
             for item in items:
@@ -184,9 +186,9 @@ class Core(msgspec.Struct):
                     self._obey(side, item)
                 self._pass_on()
             return
-        for event, run in groupby(items, lambda item: type(item) is Ev):
-            if event:
-                self._place([item.event for item in run if isinstance(item, Ev)], command.hint)
+        for kind, run in groupby(items, type):
+            if kind is Ev:
+                self._place(list(map(event_of, run)), command.hint)
             else:
                 for item in run:
                     self._obey(side, item)
