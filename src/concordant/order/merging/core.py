@@ -140,8 +140,7 @@ class Core(msgspec.Struct):
             case Detach():
                 return self.gone.get(command.consumer, 0) < command.session
             case Complete() | Recut():
-                found = self._joining(command.consumer, command.session, command.cut)
-                return found is not None
+                return self._joining(command.consumer, command.session, command.cut) is not None
             case Borrow():
                 child = self.sessions.get(command.consumer)
                 known = child is not None and child.number == command.session
