@@ -1,9 +1,10 @@
 """Planted bugs in ordered merging: the thesis's errors, and mistakes that are easy to make.
 
 Each breaks one rule of the corrected protocol. A bug names the mode of the cases that show it, and
-a seed that is known to: the quick test plays that one, the campaign looks for it from seed 0. Two
+a seed that is known to: the quick test plays that one, the campaign looks for it from seed 0. Three
 mistakes are too rare for chance and have tests of their own: a promise that is forgotten in a crash
-(`test_replication`), and a subscription at run time that begins in the past (`test_client`).
+(`test_replication`), a subscription at run time that begins in the past (`test_client`), and an old
+mark that is taken for the latest time at hand (`test_stamped`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from concordant.order.merging import client, merge
 from concordant.order.merging.client import MergedClient
 from concordant.order.merging.core import Core
 from concordant.order.merging.filters import Filter
+from concordant.order.merging.inflow import Inflow
 from concordant.order.merging.matcher import Correlating
 from concordant.order.merging.messages import (
     Advance,
@@ -34,7 +36,7 @@ from concordant.order.merging.messages import (
 )
 from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.part import Offered, Part
-from concordant.order.merging.readers import Readers
+from concordant.order.merging.readers import Group, Readers
 from concordant.order.merging.records import Begun
 from concordant.order.merging.sessions import Session
 from concordant.order.merging.stream import Stream, Wanted
@@ -94,7 +96,7 @@ def cases_to_find(which: MergingBug, *, count_max: int = CASE_COUNT_MAX) -> int 
 # --- replication ----------------------------------------------------------------------------------
 
 
-@bug("the leader's streams show what is not committed (erratum 15)", "storm", 9)
+@bug("the leader's streams show what is not committed (erratum 15)", "storm", 4)
 def _(patch: pytest.MonkeyPatch) -> None:
     def committed(self: Replica, start: int) -> list[bytes]:
         end = self.length if self.leading else self.commit
@@ -145,7 +147,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
 # --- events and filters ---------------------------------------------------------------------------
 
 
-@bug("a repeated event is taken again", "static", 7)
+@bug("a repeated event is taken again", "static", 8)
 def _(patch: pytest.MonkeyPatch) -> None:
     def put(self: Core, command: Put) -> None:
         last = command.n + len(command.events) - 1
@@ -180,7 +182,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Readers, "_alone", alone)
 
 
-@bug("a subscriber begins before its filter is in force (erratum 10)", "static", 175)
+@bug("a subscriber begins before its filter is in force (erratum 10)", "static", 720)
 def _(patch: pytest.MonkeyPatch) -> None:
     def need(self: Core, wanted: Filter) -> int:
         correct(self, wanted)
@@ -229,7 +231,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MergedClient, "_donate", donate)
 
 
-@bug("who joins late starts with empty queues (erratum 12)", "crowded", 0)
+@bug("who joins late starts with empty queues (erratum 12)", "crowded", 8)
 def _(patch: pytest.MonkeyPatch) -> None:
     def began(self: Any, stream: Stream, next: int, cause: int, out: list[Any]) -> None:
         stream.queues = b""
@@ -239,7 +241,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MergedClient, "_began", began)
 
 
-@bug("a joiner delivers as soon as it has queues, and ignores a later start", "storm", 7)
+@bug("a joiner delivers as soon as it has queues, and ignores a later start", "storm", 34)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = MergedClient._complete
 
@@ -252,7 +254,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MergedClient, "_complete", complete)
 
 
-@bug("a join is complete whichever cut was meant", "storm", 29)
+@bug("a join is complete whichever cut was meant", "storm", 0)
 def _(patch: pytest.MonkeyPatch) -> None:
     def joining(self: Core, consumer: str, number: int, cut: int) -> Session | None:
         del cut
@@ -274,7 +276,7 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Correlating, "borrow", lambda self, data: None)
 
 
-@bug("a prefix lends its queues as they are when it is asked", "changing", 182)
+@bug("a prefix lends its queues as they are when it is asked", "changing", 364)
 def _(patch: pytest.MonkeyPatch) -> None:
     correct = MergedClient._donate
 
@@ -295,10 +297,45 @@ def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(client, "fill", fill)
 
 
+# --- who reads what -------------------------------------------------------------------------------
+
+
+@bug("credit is given for the first window only, and the last events never come", "changing", 1)
+def _(patch: pytest.MonkeyPatch) -> None:
+    def wish(self: Inflow, now: Instant, done: int, *others: Any, **more: Any) -> Any:
+        return correct(self, now, min(done, 1), *others, **more)
+
+    correct = Inflow.wish
+    patch.setattr(Inflow, "wish", wish)
+
+
+@bug("a group goes on with one whose session has ended", "changing", 1)
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Readers, "_leave_if_gone", lambda self, core: None)
+
+
+@bug("what is for one alone passes its group by", "crowded", 1)
+def _(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Session, "reads", lambda self, start: False)
+
+
+@bug("who leaves a group is taken to be as far as the group is later", "changing", 15)
+def _(patch: pytest.MonkeyPatch) -> None:
+    def share(self: Readers, core: Core, group: Group, options: MergingOptions) -> Iterator[Any]:
+        before = list(group.members)
+        yield from correct(self, core, group, options)
+        for one in before:
+            if one in self.single:
+                self.asked[one].sent = self.asked[one].next = group.sent
+
+    correct = Readers._share
+    patch.setattr(Readers, "_share", share)
+
+
 # --- disjunctions ---------------------------------------------------------------------------------
 
 
-@bug("nobody waits for the frontier of another stream", "static", 14)
+@bug("nobody waits for the frontier of another stream", "static", 4)
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(merge, "limit", lambda one, streams: (1 << 62, ""))
 
@@ -370,24 +407,6 @@ def _(patch: pytest.MonkeyPatch) -> None:
 @bug("of two events with one stamp the conjunction decides, not the topic", "stamped", 216)
 def _(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(merge, "order", lambda stream, item: (item.ts, stream.key))
-
-
-@bug("the last item at hand is taken for the latest, though it may be an old mark", "stamped", 168)
-def _(patch: pytest.MonkeyPatch) -> None:
-    correct = Part.marks
-
-    def marks(
-        self: Part, now: Instant, options: MergingOptions, *, overdue: bool
-    ) -> Iterator[Advance]:
-        kept = [one.ready for one in self.inputs]
-        for one in self.inputs:
-            one.ready = one.ready[-1:]
-        found = list(correct(self, now, options, overdue=overdue))
-        for one, ready in zip(self.inputs, kept, strict=True):
-            one.ready = ready
-        return iter(found)
-
-    patch.setattr(Part, "marks", marks)
 
 
 @bug("a merger passes on a mark that only one parent has passed", "stamped", 25)

@@ -39,6 +39,7 @@ from concordant.order.merging.messages import (
     Item,
     Queues,
     check,
+    event_of,
 )
 from concordant.order.merging.options import MergingOptions
 from concordant.order.merging.overlay import first_replica, name_of
@@ -54,7 +55,7 @@ from concordant.order.merging.records import (
     Through,
 )
 from concordant.order.merging.stamps import ALL, TICKS, beyond, passed
-from concordant.order.merging.stream import Stream, Wanted, wanted
+from concordant.order.merging.stream import Stream, Wanted, subscribed, wanted
 
 _TICK, _MARK = "tick", "mark"
 _KNOWN = frozenset({Accepted, Elsewhere, Batch, Ended, Queues})
@@ -94,7 +95,11 @@ class MergedClient(MergedPublisher):
     def _rise(self, now: Instant, cause: int, out: list[Effect]) -> None:
         if self._state.resting and self._restless:
             self._state.resting = False
-            out.append(SetTimer(_TICK, now + self._merging.tick_us, cause))
+            self._look_at(now + self._merging.tick_us, cause, out)
+
+    def _look_at(self, at: Instant, cause: int, out: list[Effect]) -> None:
+        self._state.look_at = at
+        out.append(SetTimer(_TICK, at, cause))
 
     @property
     def _restless(self) -> bool:
@@ -268,7 +273,7 @@ class MergedClient(MergedPublisher):
         begun = Begun(name, next, passed(stream.frontier), queues, stream.lent, kept)
         stream.queues = b""
         out.append(Persist((begun,), cause))
-        out.append(_subscribed(stream.wanted, cause))
+        out.append(subscribed(stream.wanted, cause))
 
     def _complete(self, stream: Stream, cause: int, out: list[Effect]) -> None:
         if stream.has_queues:
@@ -340,8 +345,7 @@ class MergedClient(MergedPublisher):
         state.reached = max(state.reached, items[-1].ts)
         name = "" if one.subscription is None else one.subscription.name
         before = state.positions.get(name, 0)
-        events = [item.event for item in items]
-        found = self._matchers[stream.name].feed(events, before + 1)
+        found = self._matchers[stream.name].feed(map(event_of, items), before + 1)
         state.positions[name] = before + len(found)
         return found
 
@@ -369,6 +373,7 @@ class MergedClient(MergedPublisher):
         state, options = self._state, self._merging
         self._offer_overdue(now, cause, out)
         for stream in state.streams.values():
+            stream.inflow.late(now - state.look_at)
             if (needed := stream.push(now, options)) is not None:
                 self._to_all(needed.merger, needed, cause, out)
             self._pull(now, stream, cause, out, overdue=True)
@@ -378,30 +383,34 @@ class MergedClient(MergedPublisher):
             for consumer, (merger, session) in state.leaving.items():
                 self._to_all(merger, Detach(merger, consumer, session), cause, out)
         state.resting = not self._restless
-        # Where answers take long, nothing is overdue sooner.
+        # Where answers take long, nothing is overdue sooner, but for what was published.
         taking_us = min((one.inflow.waited_us for one in state.streams.values()), default=0)
-        pause_us = options.idle_us // 2 if state.resting else max(options.tick_us, taking_us)
-        out.append(SetTimer(_TICK, now + pause_us, cause))
+        most_us = options.repeat_us if self._offered_count else options.idle_us // 2
+        pause_us = most_us if state.resting else max(options.tick_us, min(taking_us, most_us))
+        self._look_at(now + pause_us, cause, out)
 
     @property
     def _patient(self) -> bool:
         """While a session is to begin, somebody may wait for a cut that lies ahead in another."""
-        return all(one.stage == "live" for one in self._state.streams.values())
+        return not [one for one in self._state.streams.values() if one.stage != "live"]
 
     def _pull_more(self, now: Instant, cause: int, out: list[Effect]) -> None:
         """Ask for more wherever enough was done with: what one stream brings lets others go on."""
-        patient = self._patient
+        patient, options = self._patient, self._merging
         for stream in self._state.streams.values():
-            if not patient or stream.inflow.has_room(stream.done, self._merging):
+            if not patient or stream.inflow.has_room(stream.done, options):
                 self._pull(now, stream, cause, out, overdue=False)
 
     def _pull(
         self, now: Instant, stream: Stream, cause: int, out: list[Effect], *, overdue: bool
     ) -> None:
         inflow, patient = stream.inflow, self._patient
+        replicas, before = self._replicas(inflow.merger), inflow.replica
         wish = inflow.wish(now, stream.done, self._merging, overdue=overdue, patient=patient)
         if wish is not None:
-            out.append(Send(self._replicas(inflow.merger)[inflow.replica], (wish,), cause))
+            out.append(Send(replicas[inflow.replica], (wish,), cause))
+        if inflow.replica != before:
+            out.append(Send(replicas[before], (inflow.farewell(stream.done),), cause))
 
     def _to_all(self, merger: str, message: Message, cause: int, out: list[Effect]) -> None:
         out += [Send(one, (message,), cause) for one in self._replicas(merger)]
@@ -427,7 +436,7 @@ class MergedClient(MergedPublisher):
             self._open(now, one, given.cause, out)
         for stream in list(state.streams.values()) if known else []:
             if stream.stage == "live":
-                out.append(_subscribed(stream.wanted, given.cause))
+                out.append(subscribed(stream.wanted, given.cause))
                 stream.inflow.asked_at = stream.inflow.awaited_at = NEVER  # in another life
             else:
                 self._open(now, stream.wanted, given.cause, out)
@@ -437,7 +446,7 @@ class MergedClient(MergedPublisher):
             self._offer_again(now, topic, given.cause, out)
         for stream in state.streams.values():
             self._pull(now, stream, given.cause, out, overdue=False)
-        out.append(SetTimer(_TICK, now + self._merging.tick_us, given.cause))
+        self._look_at(now + self._merging.tick_us, given.cause, out)
 
     def _recall(self, now: Instant, record: Record) -> list[Delivery]:
         state = self._state
@@ -488,7 +497,3 @@ class MergedClient(MergedPublisher):
         for name, queues in saved.matchers.items():
             matcher = self._matchers[name] = self._matcher(self._state.streams[name].wanted)
             matcher.load(queues)
-
-
-def _subscribed(one: Wanted, cause: int) -> Note:
-    return Note(one.text, "subscribe", one.signature, (), cause)

@@ -40,6 +40,7 @@ from concordant.order.merging.messages import (
     Start,
     Take,
     Widened,
+    event_of,
 )
 from concordant.order.merging.overlay import Signature, parents
 from concordant.order.merging.sessions import LENT_COUNT_MAX, Pending, Requested, Session
@@ -71,6 +72,8 @@ class Core(msgspec.Struct):
     pending: list[Pending] = []
     gone: dict[Consumer, int] = {}
     """The last session of each consumer that ended."""
+    ended: int = 0
+    """How many sessions have ended, or begin anew."""
     cut: int = 0
     last: dict[str, int] = {}
     """Root: the last number of each publisher."""
@@ -137,8 +140,7 @@ class Core(msgspec.Struct):
             case Detach():
                 return self.gone.get(command.consumer, 0) < command.session
             case Complete() | Recut():
-                found = self._joining(command.consumer, command.session, command.cut)
-                return found is not None
+                return self._joining(command.consumer, command.session, command.cut) is not None
             case Borrow():
                 child = self.sessions.get(command.consumer)
                 known = child is not None and child.number == command.session
@@ -169,8 +171,9 @@ class Core(msgspec.Struct):
     def _take(self, command: Take) -> None:
         if not self.live or not self.changes(command):
             return
-        side = command.side  # a new leader may have taken again what its log had already
-        items = [item for item in command.items if item.n >= self.next[side]]
+        side, items = command.side, command.items
+        if command.index < self.next[side]:  # a new leader has taken again what its log had
+            items = tuple(item for item in items if item.n >= self.next[side])
         self.next[side] = command.end
         if self.stamped:
             for item in items:
@@ -182,9 +185,9 @@ class Core(msgspec.Struct):
                     self._obey(side, item)
                 self._pass_on()
             return
-        for event, run in groupby(items, lambda item: type(item) is Ev):
-            if event:
-                self._place([item.event for item in run if isinstance(item, Ev)], command.hint)
+        for kind, run in groupby(items, type):
+            if kind is Ev:
+                self._place(list(map(event_of, run)), command.hint)
             else:
                 for item in run:
                     self._obey(side, item)
@@ -393,6 +396,7 @@ class Core(msgspec.Struct):
         elif prefix:
             for consumer, session in joining:
                 del self.sessions[consumer]
+                self.ended += 1
                 one = Pending(consumer, session.number, session.filter, 0)
                 one.conjunction, one.prefix = conjunction, prefix
                 self.pending.append(one)
@@ -470,6 +474,7 @@ class Core(msgspec.Struct):
         if left is None or left.number > number:
             return
         del self.sessions[consumer]
+        self.ended += 1
         orphans = [
             (name, one)
             for name, one in self.sessions.items()

@@ -8,7 +8,9 @@ large. The host knows who hosts what (`overlay`), and nothing of subscriptions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any
 
 import msgspec
 
@@ -45,9 +47,14 @@ _WORK = "work"
 _TICK = "tick"
 
 _CONTROLS = (Attach, Borrow, Link, Detach, Complete, Recut, Advance)
-_KNOWN = frozenset(
-    {*replication.MESSAGES, *_CONTROLS} | {Offer, Pull, Batch, Ended, Reached, Suspected, Trusted}
-)
+_NAMED: dict[type[Message], Callable[[Any], str]] = {
+    Offer: lambda one: name_of((one.topic,)),
+    **dict.fromkeys((Batch, Ended), lambda one: one.consumer.rpartition(" ")[0]),
+    **dict.fromkeys((*_CONTROLS, Pull, Reached), attrgetter("merger")),
+    **dict.fromkeys(replication.MESSAGES, attrgetter("log")),
+}
+"""The merger that a message is for: of a batch, the child that asked for it."""
+_KNOWN = frozenset({*_NAMED, Suspected, Trusted})
 
 
 class _State(msgspec.Struct):
@@ -194,8 +201,15 @@ class MergerHost:
             return
         name = _merger_of(message)
         part = self._part(now, name)
-        self._state.dirty[name] = True
-        if isinstance(message, Pull):
+        if isinstance(message, replication.MESSAGES):
+            replicas, led = self._replicas(name), part.led
+            unheard = -1 in part.replica.kept
+            if source in replicas:
+                part.replica.receive(now, replicas.index(source), message, self._outbox(name))
+                part.turned(now, self._options)
+            if part.led == led and not part.busy and not unheard:
+                return  # to keep an entry, or to hear that one more does, is no work
+        elif isinstance(message, Pull):
             part.pulled(now, source, message)
         elif isinstance(message, Offer):
             if part.replica.leading:
@@ -216,11 +230,7 @@ class MergerHost:
         elif isinstance(message, Reached):
             for consumer, session, done in message.consumers:
                 part.reached(now, consumer, session, done)
-        else:
-            replicas = self._replicas(name)
-            if source in replicas:
-                part.replica.receive(now, replicas.index(source), message, self._outbox(name))
-                part.turned(now, self._options)
+        self._state.dirty[name] = True
 
     def _doubt(self, now: Instant, message: Suspected | Trusted) -> None:
         if isinstance(message, Suspected):
@@ -335,18 +345,8 @@ class MergerHost:
 
 
 def _merger_of(message: Message) -> str:
-    """The merger that a message is for: of a batch, the child that asked for it."""
-    if isinstance(message, Offer):
-        return name_of((message.topic,))
-    if isinstance(message, Batch | Ended):
-        return message.consumer.rpartition(" ")[0]
-    name = message.merger if isinstance(message, _ADDRESSED) else message.log  # type: ignore[attr-defined]
-    assert isinstance(name, str)
-    return name
+    return _NAMED[type(message)](message)
 
 
 def _side_of(batch: Batch) -> str:
     return batch.consumer.rpartition(" ")[2]
-
-
-_ADDRESSED = (*_CONTROLS, Pull, Reached)

@@ -163,3 +163,12 @@ class Inflow(msgspec.Struct):
         if self.awaited_at == NEVER:
             self.awaited_at = now
         return Pull(self.merger, self.consumer, self.session, done, self.due, self.end, again)
+
+    def farewell(self, done: int) -> Pull:
+        """To the replica that was asked before. It may only have been slow, and both would send."""
+        due = self.due
+        return Pull(self.merger, self.consumer, self.session, done, due, due, leaves=True)
+
+    def late(self, late_us: Duration) -> None:
+        """Whoever looks late is busy itself, and what was answered may not be read yet."""
+        self.waited_us = max(self.waited_us, late_us)

@@ -6,7 +6,7 @@ to another subscriber of the same conjunction, which then finds the same relatio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from itertools import count
 from typing import Protocol
 
@@ -23,7 +23,7 @@ from concordant.model.topic import Schemas
 class Matcher(Protocol):
     """One conjunction's queues."""
 
-    def feed(self, events: Sequence[Event], first: int = 1) -> list[Delivery]:
+    def feed(self, events: Iterable[Event], first: int = 1) -> list[Delivery]:
         """What is to be delivered, with positions from `first` on."""
         ...
 
@@ -43,7 +43,7 @@ class Matcher(Protocol):
 class Plain:
     """Every event is delivered as it is."""
 
-    def feed(self, events: Sequence[Event], first: int = 1) -> list[Delivery]:
+    def feed(self, events: Iterable[Event], first: int = 1) -> list[Delivery]:
         return list(map(Delivery, zip(events, strict=True), count(first)))
 
     def save(self) -> bytes:
@@ -67,7 +67,7 @@ class Correlating:
         self._name, self._number = subscription.name, number
         self._engine = Engine(compile_plan([subscription], schemas), time_ordered=False)
 
-    def feed(self, events: Sequence[Event], first: int = 1) -> list[Delivery]:
+    def feed(self, events: Iterable[Event], first: int = 1) -> list[Delivery]:
         return [
             Delivery(one.events, position, True, self._name, self._number, one.key)
             for position, one in enumerate(self._engine.step(events), first)

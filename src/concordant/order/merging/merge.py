@@ -46,7 +46,10 @@ def due(streams: Collection[Stream]) -> list[tuple[Stream, tuple[Ev, ...]]]:
             count = bisect_right(one.waiting, end, key=place_of)
         if first is not None:
             count = bisect_right(one.waiting, first, hi=count, key=partial(order, one))
-        if count:
+        if count == len(one.waiting):
+            ready.append((one, one.waiting))
+            one.waiting = []
+        elif count:
             ready.append((one, one.waiting[:count]))
             one.waiting = one.waiting[count:]
     if len(ready) == 1:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
+from operator import attrgetter
 
 import msgspec
 
@@ -34,6 +35,9 @@ class Ev(msgspec.Struct, frozen=True, tag="e", array_like=True, gc=False):
     n: int
     ts: int
     event: Event
+
+
+event_of = attrgetter("event")
 
 
 class Widened(msgspec.Struct, frozen=True, tag="f", array_like=True, gc=False):
@@ -207,6 +211,8 @@ LogCommand = Put | Take | Control
 
 # --- streams --------------------------------------------------------------------------------------
 
+_EVENTS = frozenset({Ev})
+
 _PACKED_COUNT_MAX = 256
 """Unpacked batches that are remembered: the same one is looked at more than once."""
 
@@ -218,7 +224,7 @@ packed = msgspec.msgpack.Encoder().encode
 @lru_cache(maxsize=_PACKED_COUNT_MAX)
 def only_events(data: bytes) -> bool:
     """Is every item an event?"""
-    return all(type(one) is Ev for one in unpacked(data))
+    return _EVENTS.issuperset(map(type, unpacked(data)))
 
 
 @lru_cache(maxsize=_PACKED_COUNT_MAX)
@@ -244,6 +250,8 @@ class Pull(msgspec.Struct, frozen=True, tag=True, gc=False):
     end: int
     again: bool = False
     """Something is missing: send again what was sent before, from `start` on."""
+    leaves: bool = False
+    """Another replica is asked from now on: send nothing more."""
 
 
 class Batch(msgspec.Struct, frozen=True, tag=True, gc=False):

@@ -316,9 +316,12 @@ class Part(msgspec.Struct):
             return
         self._revive(now, options)
         for side, one in enumerate(self.inputs):
-            wish = one.wish(now, self.core.next[side], options, overdue=overdue)
+            before, done = one.replica, self.core.next[side]
+            wish = one.wish(now, done, options, overdue=overdue)
             if wish is not None:
                 yield side, one.replica, wish
+            if one.replica != before:
+                yield side, before, one.farewell(done)
 
     @property
     def links_to_be(self) -> tuple[int, int, int, bool]:

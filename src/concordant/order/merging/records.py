@@ -76,6 +76,8 @@ class MergedState(ClientState, kw_only=True):
     left_at: Instant = 0
     resting: bool = False
     """Nothing can be overdue soon: it is looked more rarely."""
+    look_at: Instant = 0
+    """When it is looked next."""
     marking: bool = False
     """The timer is set that asks for marks."""
     sessions: int = 0

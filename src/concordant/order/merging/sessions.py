@@ -42,6 +42,10 @@ class Session(msgspec.Struct):
     lent: list[int] = []
     """Of a child: the last cuts for which it was lent the queues of a subscriber here."""
 
+    def reads(self, start: int) -> bool:
+        """Is something from a number on for it alone?"""
+        return bool(self.alone) and self.alone[-1] >= start
+
     def sees(self, item: Item) -> bool:
         """Is an item for it?"""
         if isinstance(item, Ev):

@@ -9,11 +9,11 @@ subscriber is the subscriber's matter.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
+from concordant.machine.effects import Note
 from concordant.machine.instant import Instant
 from concordant.model.subscription import Conjunction, Policy, Subscription
 from concordant.order.merging.filters import ALL, Filter, filter_of, is_counted
@@ -98,6 +98,11 @@ def wanted(subscription: Subscription) -> tuple[Wanted, ...]:
         Wanted(replace(subscription, conjunctions=(one,)), number)
         for number, one in enumerate(subscription.conjunctions, 1)
     )
+
+
+def subscribed(one: Wanted, cause: int) -> Note:
+    """As a history says that a session is live."""
+    return Note(one.text, "subscribe", one.signature, (), cause)
 
 
 class Stream(msgspec.Struct):
@@ -187,13 +192,17 @@ class Stream(msgspec.Struct):
         inflow = self.inflow
         return Recut(inflow.merger, inflow.consumer, inflow.session, self.cut)
 
-    def keep(self, items: Sequence[Ev]) -> None:
-        """Events in their turn."""
+    def keep(self, items: list[Ev]) -> None:
+        """Events in their turn, given away."""
         if not items:
             return
         self.frontier = max(self.frontier, beyond(items[-1], mixed=self.mixed))
-        if self.stage != "attaching":
+        if self.stage == "attaching":
+            return
+        if self.waiting:
             self.waiting += items
+        else:
+            self.waiting = items  # mostly: nothing waits, and nothing is copied
 
     def take(self, now: Instant, item: Item) -> bool:
         """Another item in its turn; True if it made the session live."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -49,10 +50,12 @@ def subscription(text: str) -> Subscription:
     return good
 
 
-def client(*texts: str, options: MergingOptions = OPTIONS) -> MergedClient:
+def client(
+    *texts: str, options: MergingOptions = OPTIONS, hosts: Sequence[str] = ("m",)
+) -> MergedClient:
     found = MergedClient(
         "s",
-        hosts=("m",),
+        hosts=hosts,
         publishes=("A",),
         subscriptions=[subscription(text) for text in texts],
         schemas=KNOWN,
@@ -205,9 +208,34 @@ def test_a_mark_that_does_not_come_is_asked_for_again_when_patience_ends() -> No
     found, _ = two_streams_one_of_them_waiting(1, 2)
     first = 2 + OPTIONS.tick_us
     assert sent(found.handle(first, TimerFired(("tick",))), Advance)
-    late = first + OPTIONS.repeat_us
-    assert not sent(found.handle(late, TimerFired(("tick",))), Advance)
-    assert sent(found.handle(late + 1, TimerFired(("tick",))), Advance)
+    last = first + OPTIONS.repeat_us
+    for now in range(first + OPTIONS.tick_us, last, OPTIONS.tick_us):
+        found.handle(now, TimerFired(("tick",)))
+    assert not sent(found.handle(last, TimerFired(("tick",))), Advance)
+    assert sent(found.handle(last + 1, TimerFired(("tick",))), Advance)
+
+
+def test_who_looks_late_is_busy_itself_and_waits_longer_for_answers() -> None:
+    found = client("q: A")
+    late_us = 3 * OPTIONS.repeat_us
+    effects = found.handle(OPTIONS.tick_us + late_us, TimerFired(("tick",)))
+    assert not sent(effects, Pull)  # what was answered meanwhile may not be read yet
+    (stream,) = found._state.streams.values()
+    assert stream.inflow.patience_us(OPTIONS) > late_us
+
+
+def test_the_replica_that_did_not_answer_is_told_that_another_is_asked() -> None:
+    options = msgspec.structs.replace(OPTIONS, replication=ReplicationOptions())
+    found = client("q: A", hosts=("m", "n", "o"), options=options)
+    asked: list[tuple[str, bool]] = []
+    for now in range(OPTIONS.tick_us, 20 * OPTIONS.repeat_us, OPTIONS.tick_us):
+        effects = found.handle(now, TimerFired(("tick",)))
+        sends = [one for one in effects if isinstance(one, Send)]
+        asked += [(e.to, m.leaves) for e in sends for m in e.messages if isinstance(m, Pull)]
+        if asked:
+            break
+    (one, leaves), (other, left) = asked
+    assert one != other and not leaves and left
 
 
 def test_a_subscription_at_run_time_begins_after_what_was_delivered() -> None:

@@ -13,6 +13,7 @@ from concordant.order.merging.messages import (
     Attach,
     Batch,
     Complete,
+    Detach,
     Ev,
     Offer,
     Past,
@@ -101,7 +102,7 @@ def test_what_is_for_one_alone_is_sent_to_it_alone() -> None:
     assert core.sessions["u q"].donor == "s q"
     published(found, 2, 0)
     effects = published(found, 3, 0)
-    assert [to for to, _ in shared(effects)] == [("s", "t", "u")]  # and together again
+    assert [sorted(to) for to, _ in shared(effects)] == [["s", "t", "u"]]  # and together again
 
 
 def test_nobody_is_sent_more_than_it_has_room_for() -> None:
@@ -121,7 +122,36 @@ def test_what_is_not_for_a_consumer_takes_none_of_its_room() -> None:
     effects = published(found, 5, 7)
     ((_, batch),) = single(effects)
     assert [item.event.seq for item in unpacked(batch.items) if isinstance(item, Ev)] == [5]
-    assert found._state.parts["A"].readers.asked["s q"].room == 1
+    readers = found._state.parts["A"].readers
+    (group,) = readers.groups.values()
+    assert readers.asked["s q"].room - group.given == 1
+
+
+def test_whoever_runs_out_of_room_leaves_its_group_and_joins_again_when_it_has_some() -> None:
+    found = caught_up("s", "t")
+    published(found, 2, 0)
+    end = found._state.parts["A"].core.end
+    worked(found, "t", Pull("A", "t q", 1, 0, end, end + 2, True))
+    published(found, 3, 0)
+    published(found, 4, 0, 0)
+    effects = published(found, 6, 0)
+    assert [to for to, _ in single(effects)] == ["s"]
+    worked(found, "t", Pull("A", "t q", 1, 0, end + 2, end + 50))
+    ((to, batch),) = shared(published(found, 7, 0))
+    assert sorted(to) == ["s", "t"] and batch.first == end + 4
+
+
+def test_who_turns_to_another_replica_is_sent_nothing_more() -> None:
+    found = caught_up("s", "t")
+    assert not worked(found, "s", Pull("A", "s q", 1, 0, 9, 9, leaves=True))
+    assert [to for to, _ in single(published(found, 2, 0))] == ["t"]
+    assert [to for to, _ in single(worked(found, "s", Pull("A", "s q", 1, 0, 0, 100)))] == ["s"]
+
+
+def test_who_has_gone_is_in_no_group() -> None:
+    found = caught_up("s", "t")
+    worked(found, "s", Detach("A", "s q", 1))
+    assert [to for to, _ in single(published(found, 2, 0))] == ["t"]
 
 
 def test_who_is_given_nothing_hears_now_and_then_how_far_it_is() -> None:

@@ -98,6 +98,15 @@ def test_a_mark_is_asked_of_the_parent_that_others_wait_for() -> None:
     assert list(part.marks(later, OPTIONS, overdue=True)) == [Advance("B", "A+B right", 1, 8, 1)]
 
 
+def test_a_mark_behind_an_event_does_not_hide_the_time_that_is_waited_for() -> None:
+    part = merger()
+    assert given(part, 0, ev(8, "A"), past(7)) == []
+    assert [one.ts for one in part.marks(0, OPTIONS, overdue=False)] == [8]
+    for one in part.inputs:  # the mistake: only the last item at hand is looked at
+        one.ready, one.marked = one.ready[-1:], 0
+    assert [one.ts for one in part.marks(0, OPTIONS, overdue=False)] != [8]
+
+
 def test_a_wish_for_progress_is_fulfilled_when_both_parents_have_passed_it() -> None:
     part = merger()
     part.core.apply(Advance("A+B", "s q", 1, 6))
