@@ -15,7 +15,7 @@ from functools import partial
 from time import process_time, time_ns
 from typing import Any
 
-from bench.merging_loads import BenchLoad, pairs
+from bench.merging_loads import BenchLoad, exact
 from bench.network_rig import over_tcp
 from concordant.deliver.correlated import Correlated
 from concordant.machine.effects import Delivery, Note
@@ -38,7 +38,7 @@ ORDERS = {
 }
 """Strategies by what they are called on the page."""
 EVENTS, RELATIONS = "events", "relations"
-"""What subscribers get: topics as they are, or pairs."""
+"""What subscribers get: topics as they are, or what they ask for."""
 BEGUN, TELL = b"begun\n", b"tell\n"
 _TOLD_S = 0.002
 
@@ -82,14 +82,18 @@ def publisher(carrier: MeshCarrier, name: str) -> Place:
 class Count:
     """What the subscribers here got."""
 
-    def __init__(self, work: BenchLoad, mine: Sequence[Subscription], *, plain: bool) -> None:
+    def __init__(
+        self, work: BenchLoad, mine: Sequence[Subscription], *, plain: bool, whole: bool
+    ) -> None:
+        """`whole`: each conjunction begins by itself, and not each topic."""
         self.taken = [0] * len(mine)
         self.latencies_us: list[int] = []
         self.more: Callable[[], None] = lambda: None
-        self._width = min(2, len(work.topics))
-        self._each = self._width if plain else 1
-        """Deliveries for one event of every topic that a subscriber has."""
-        self._begun: set[tuple[int, str]] = set()
+        self._whole, self._every = whole, work.every
+        self._each = [len(one.topics if plain else one.conjunctions) for one in mine]
+        """Deliveries for one event of every topic, if all pass."""
+        self._awaited = sum(len(one.conjunctions if whole else one.topics) for one in mine)
+        self._begun: set[tuple[int, tuple[str, ...]]] = set()
 
     def take(self, number: int, deliveries: Sequence[Delivery]) -> None:
         self.taken[number] += len(deliveries)
@@ -99,17 +103,19 @@ class Count:
 
     def hear(self, number: int, note: Note) -> None:
         if note.step == "subscribe":
-            self._begun.update((number, topic) for topic in note.topics)
+            begun = [note.topics] if self._whole else [(topic,) for topic in note.topics]
+            self._begun.update((number, one) for one in begun)
 
     @property
     def begun(self) -> bool:
-        """Every subscriber has begun with all of its topics."""
-        return len(self._begun) == self._width * len(self.taken)
+        """Every subscriber has begun with everything."""
+        return len(self._begun) == self._awaited
 
     @property
     def least(self) -> int:
-        """Events of each of its topics that the last of the subscribers has."""
-        return min(self.taken) // self._each
+        """Events of each of its topics that the last of the subscribers has done with."""
+        taken = zip(self.taken, self._each, strict=True)
+        return min(count * self._every // each for count, each in taken)
 
 
 def _serve(node: str, carrier: MeshCarrier, name: str) -> None:
@@ -126,7 +132,8 @@ def _subscribe(
     """As many of a load's subscribers as each client has."""
     told, schemas, strategy = setting(node, name), work.schemas, STRATEGIES[name]
     mine = work.subscriptions()[CLIENTS.index(node) :: len(CLIENTS)]
-    count = Count(work, mine, plain=plain)
+    whole = strategy.patterns is not None and not plain
+    count = Count(work, mine, plain=plain, whole=whole)
     for number, one in enumerate(mine):
         address = f"{node}/{name}/s{number}"
         heard: Any = {"take": partial(count.take, number), "hear": partial(count.hear, number)}
@@ -147,7 +154,7 @@ async def main(node: str, ports: str, name: str, load: str, subscribers: str, ki
             _serve(node, carrier, name)
             await _answer(None)
         else:
-            work = pairs(load, int(subscribers))
+            work = exact(load, int(subscribers))
             await _answer(_subscribe(node, carrier, name, work, plain=kind == EVENTS))
 
 
