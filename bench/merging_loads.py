@@ -79,8 +79,8 @@ def load(name: str, subscribers: int, *, depth: int = 4) -> BenchLoad:
 
 def exact(name: str, subscribers: int) -> BenchLoad:
     """The scenarios without binary predicates and bounds: the oldest goes with the oldest, so every
-    order delivers equally many. Besides, one topic alone, and the one pair of topics that the thesis
-    measures by (3.5). Of B's events every second passes."""
+    order delivers equally many. Besides, one topic alone, and the one pair of topics by which the
+    thesis measures (3.5). Of B's events every second passes."""
     topics = _topics(_WIDTHS.get(name, 4))
     chain = [topics[:k] for k in range(2, len(topics) + 1)]
     choices = {
