@@ -48,6 +48,7 @@ SECOND = 1_000_000
 BATCH = 10
 """Events that a publisher hands over at once."""
 TURN_COUNT = 3
+"""How often each process is measured."""
 _KINDS = (
     *(Numbered, Mark, Ask, Gone, Where, Here, Acknowledged, Leader),
     *(*replication.MESSAGES, *paxos.MESSAGES, *token.MESSAGES),

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from concordant.bus import Bus, Subscription
 from concordant.net.caller import CallerOptions
@@ -17,13 +13,6 @@ from tests.ports import free_ports
 
 QUICK = CallerOptions(connect_s=10.0, retry_s=0.02, retry_s_max=0.2)
 COUNT = 30
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[NatsProcess]:
-    made = NatsProcess(tmp_path / "nats")
-    yield made
-    made.stop()
 
 
 async def ids(found: Subscription, count: int) -> list[str]:

@@ -405,12 +405,9 @@ class MergedClient(MergedPublisher):
         self, now: Instant, stream: Stream, cause: int, out: list[Effect], *, overdue: bool
     ) -> None:
         inflow, patient = stream.inflow, self._patient
-        replicas, before = self._replicas(inflow.merger), inflow.replica
-        wish = inflow.wish(now, stream.done, self._merging, overdue=overdue, patient=patient)
-        if wish is not None:
-            out.append(Send(replicas[inflow.replica], (wish,), cause))
-        if inflow.replica != before:
-            out.append(Send(replicas[before], (inflow.farewell(stream.done),), cause))
+        wished = inflow.wishes(now, stream.done, self._merging, overdue=overdue, patient=patient)
+        for place, pull in wished:
+            out.append(Send(self._replicas(inflow.merger)[place], (pull,), cause))
 
     def _to_all(self, merger: str, message: Message, cause: int, out: list[Effect]) -> None:
         out += [Send(one, (message,), cause) for one in self._replicas(merger)]

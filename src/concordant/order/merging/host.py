@@ -286,7 +286,7 @@ class MergerHost:
                 del part.unaccepted[publisher]
 
     def _pull(self, now: Instant, part: Part, *, overdue: bool) -> None:
-        for _, place, pull in part.pulls(now, self._options, overdue=overdue):
+        for place, pull in part.pulls(now, self._options, overdue=overdue):
             self._post(self._replicas(pull.merger)[place], pull)
 
     def _mark(self, now: Instant, part: Part, *, overdue: bool) -> None:

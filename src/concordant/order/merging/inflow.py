@@ -8,6 +8,8 @@ waited follows from how long answers take: whoever is busy is not asked for the 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from concordant.machine.holdback import Holdback
@@ -164,10 +166,24 @@ class Inflow(msgspec.Struct):
             self.awaited_at = now
         return Pull(self.merger, self.consumer, self.session, done, self.due, self.end, again)
 
-    def farewell(self, done: int) -> Pull:
-        """To the replica that was asked before. It may only have been slow, and both would send."""
-        due = self.due
-        return Pull(self.merger, self.consumer, self.session, done, due, due, leaves=True)
+    def wishes(
+        self,
+        now: Instant,
+        done: int,
+        options: MergingOptions,
+        *,
+        overdue: bool,
+        patient: bool = True,
+    ) -> Iterator[tuple[int, Pull]]:
+        """What to ask for now, and of which replica. One that another is asked in place of is told:
+        it may only have been slow, and both would send."""
+        before, due = self.replica, self.due
+        wish = self.wish(now, done, options, overdue=overdue, patient=patient)
+        if wish is not None:
+            yield self.replica, wish
+        if self.replica != before:
+            leaves = Pull(self.merger, self.consumer, self.session, done, due, due, leaves=True)
+            yield before, leaves
 
     def late(self, late_us: Duration) -> None:
         """Whoever looks late is busy itself, and what was answered may not be read yet."""

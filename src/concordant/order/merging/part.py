@@ -310,18 +310,13 @@ class Part(msgspec.Struct):
 
     def pulls(
         self, now: Instant, options: MergingOptions, *, overdue: bool
-    ) -> Iterator[tuple[int, int, Pull]]:
-        """What the leader asks of its parents: side, replica, message."""
+    ) -> Iterator[tuple[int, Pull]]:
+        """What the leader asks of its parents: replica, message."""
         if not self.core.live:
             return
         self._revive(now, options)
         for side, one in enumerate(self.inputs):
-            before, done = one.replica, self.core.next[side]
-            wish = one.wish(now, done, options, overdue=overdue)
-            if wish is not None:
-                yield side, one.replica, wish
-            if one.replica != before:
-                yield side, before, one.farewell(done)
+            yield from one.wishes(now, self.core.next[side], options, overdue=overdue)
 
     @property
     def links_to_be(self) -> tuple[int, int, int, bool]:

@@ -110,12 +110,12 @@ class Readers(msgspec.Struct):
         """A consumer asks for items."""
         consumer, start = pull.consumer, pull.start
         before, self.news = self.asked.get(consumer), True
+        known = before is not None and (before.source, before.session) == (source, pull.session)
         if pull.leaves:
-            if before is not None and (before.source, before.session) == (source, pull.session):
+            if before is not None and known:
                 self._leave(consumer, before)
                 del self.asked[consumer], self.single[consumer]
             return
-        known = before is not None and (before.source, before.session) == (source, pull.session)
         if before is None or not known or pull.again:
             if before is not None:
                 self._leave(consumer, before)
