@@ -308,6 +308,13 @@ class Live:
     def delivered_count(self) -> int:
         return sum(self._lines(name, "deliver") for name in self.scenario.subscribers)
 
+    def all_subscribed(self) -> bool:
+        """Has every subscriber held by now the topics that it begins with?"""
+        held = {
+            (row.process, t) for row in self.rows() if row.step == "subscribe" for t in row.topics
+        }
+        return all((n, t) in held for n, wanted in self.layout.subscribes.items() for t in wanted)
+
     def told(self, name: str) -> int:
         """How many of its events a publisher was told to be durable."""
         path = self.folder / f"{name}.told"
