@@ -95,7 +95,7 @@ def correlate(
     with `bad="skip"`; with `unique="10 min"` so is one whose id was there so shortly before, in the
     same partition. For a stream, `release` says when its events may be matched, the state lies
     in Spark's own store in `bucket_count` blobs, and the result is a stream for any sink. Tables
-    that are plain Parquet files on a local master may be read by the workers themselves:
+    that are plain Parquet or CSV files on a local master may be read by the workers themselves:
     `scan="worker"` insists on it, `"jvm"` forbids it, and `explain` tells the choice.
 
     Columns of the result: `subscription`, `conjunction`, `key`, `position`, `id`, `at`, `tie`, then
@@ -136,7 +136,7 @@ def explain(events: Events, subscriptions: Question, *, scan: str = "auto", **op
     lines.append(f"attributes that travel: {columns or 'none'}")
     if isinstance(found, Scan):
         count = sum(len(one.paths) for one in found.inputs)
-        lines.append(f"read by the workers: {found.task_count} tasks scan {count} Parquet files")
+        lines.append(f"read by the workers: {found.task_count} tasks scan {count} files")
     else:
         lines.append(f"read by Spark, filtered there and shuffled: {found}")
     return "\n".join(lines)

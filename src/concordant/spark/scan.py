@@ -2,14 +2,15 @@
 
 Every task scans all files, of each only the columns that travel, and keeps the rows of its own
 partitions. With few tasks that costs less than moving every row through the JVM and a shuffle.
-Where the input is anything but plain Parquet files that every task can see, or is too large for
-that, rows travel as `normalise` says. Either way the answers are the same.
+Where the input is anything but plain files, Parquet or CSV, that every task can see, or is too large
+for that, rows travel as `normalise` says. Either way the answers are the same.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -22,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from concordant.correlate.columns import Array
 from concordant.model.kind import Kind
-from concordant.spark import numbered
+from concordant.spark import csv, numbered
 from concordant.spark.job import Job
 from concordant.spark.layout import SubscriptionSet
 from concordant.spark.rows import (
@@ -70,18 +71,23 @@ _TYPES = {
 
 _INSTANT = pa.timestamp("us")
 
+_CORRUPT = "spark.sql.columnNameOfCorruptRecord"
+"""Names the column, if there is one, into which Spark puts a line that it cannot read."""
+
 
 @dataclass(frozen=True)
 class Files:
     """One input as a task reads it."""
 
-    paths: tuple[str, ...]
+    paths: tuple[str, ...] | tuple[csv.CsvFile, ...]
     name: str
     topic: str | None
     reserved: tuple[tuple[str, str], ...]
     """Roles and their columns."""
     attributes: tuple[tuple[str, Kind], ...]
     """Columns of attributes that travel, with their kinds."""
+    layout: csv.Layout | None = None
+    """How lines are cut; of Parquet files there is nothing to say."""
 
     @property
     def columns(self) -> list[str]:
@@ -118,11 +124,11 @@ def scan_of(inputs: Sequence[Input], job: Job) -> Scan | str:
         files = _files(one, job)
         if isinstance(files, str):
             return f"{one.name}: {files}"
-        mine = _size(one, files)
-        if isinstance(mine, str):
-            return f"{one.name}: {mine}"
-        size += mine
-        found.append(files)
+        looked_at = _looked_at(one, files)
+        if isinstance(looked_at, str):
+            return f"{one.name}: {looked_at}"
+        found.append(looked_at[0])
+        size += looked_at[1]
     if size > BYTES_MAX:
         return f"{size >> 20} MiB are more than {BYTES_MAX >> 20} MiB that workers would hold"
     return Scan(session, tuple(found), task_count)
@@ -145,8 +151,7 @@ def rows_of(inputs: Sequence[Files], number: int, task_count: int, job: Job) -> 
     schema = _scanned_schema(job)
     found = [schema.empty_table()]
     for one in inputs:
-        pieces = (piece for path in one.paths for piece in _pieces(path, one.columns, one.id))
-        for rows in (_travelling(one, piece, job) for piece in pieces):
+        for rows in (_travelling(one, piece, job) for piece in _pieces(one)):
             for index, subscriptions in enumerate(job.sets):
                 mine = _wanted(rows, subscriptions, job)
                 if task_count > 1:
@@ -186,27 +191,48 @@ def _files(given: Input, job: Job) -> Files | str:
     relation = plan.relation()
     if relation.getClass().getSimpleName() != "HadoopFsRelation":
         return "it is no file"
-    if str(relation.fileFormat().toString()) != "Parquet":
-        return "only Parquet files are read by workers"
+    kind = str(relation.fileFormat().toString())
+    if kind not in ("Parquet", "CSV"):
+        return "only Parquet and CSV files are read by workers"
     if not relation.partitionSchema().isEmpty():
         return "its folders carry values"
+    layout = _layout(given, relation) if kind == "CSV" else None
+    if isinstance(layout, str):
+        return layout
     paths = [urlparse(one) for one in given.frame.inputFiles()]
     if any(one.scheme not in ("", "file") for one in paths):
         return "its files are not on this machine"
     if len(paths) > FILE_COUNT_MAX:
         return f"{len(paths)} files are more than {FILE_COUNT_MAX}"
-    found = _as_read(given, job, tuple(unquote(one.path) for one in paths))
+    found = _as_read(given, job, tuple(unquote(one.path) for one in paths), layout)
+    known = _TYPES if layout is None else csv.TYPES
     for field in _fields(given, found):
         if len(field.path) > 1:
             return f"the column {'.'.join(field.path)} is nested"
-        if field.type.simpleString() not in _TYPES:
+        if field.type.simpleString() not in known:
             return f"the column {field.path[0]} has the type {field.type.simpleString()}"
     if given.reserved[TIME].type.simpleString() == "string":
         return "its times are text"
     return found
 
 
-def _as_read(given: Input, job: Job, paths: tuple[str, ...]) -> Files:
+def _layout(given: Input, relation: Any) -> csv.Layout | str:
+    """How the lines of a CSV file are cut, or what speaks against it."""
+    session = given.frame.sparkSession
+    options = dict(session._jvm.scala.jdk.javaapi.CollectionConverters.asJava(relation.options()))
+    found = csv.cut_by(options)
+    if isinstance(found, str):
+        return found
+    fields = given.frame.schema.fields
+    if session.conf.get(_CORRUPT) in (field.name for field in fields):
+        return "Spark keeps rows that cannot be read"
+    names = tuple(field.name for field in fields)
+    return csv.Layout(names, tuple(field.dataType.simpleString() for field in fields), *found)
+
+
+def _as_read(
+    given: Input, job: Job, paths: tuple[str, ...], layout: csv.Layout | None
+) -> Files:
     kinds = given.kinds()
     return Files(
         paths,
@@ -214,7 +240,25 @@ def _as_read(given: Input, job: Job, paths: tuple[str, ...]) -> Files:
         given.topic,
         tuple((role, field.path[0]) for role, field in given.reserved.items()),
         tuple((name, kind) for name, kind in job.columns if kinds.get(name) is kind),
+        layout,
     )
+
+
+def _looked_at(given: Input, files: Files) -> tuple[Files, int] | str:
+    """Files, and the bytes of what travels of them; or what speaks against reading them."""
+    if files.layout is None:
+        size = _size(given, files)
+        return size if isinstance(size, str) else (files, size)
+    size = sum(os.path.getsize(path) for path in files.paths)
+    if size > BYTES_MAX:
+        return files, size
+    found = []
+    for path in files.paths:
+        one = csv.fit(path)
+        if isinstance(one, str):
+            return one
+        found.append(one)
+    return replace(files, paths=tuple(found)), size
 
 
 def _size(given: Input, files: Files) -> int | str:
@@ -248,8 +292,17 @@ def _fields(given: Input, files: Files) -> list[Field]:
 # --- rows of a file -------------------------------------------------------------------------------
 
 
-def _pieces(path: str, columns: list[str], ids: str) -> Iterator[Any]:
-    """The rows of a file, in pieces whose columns stay near the processor; texts may be codes."""
+def _pieces(given: Files) -> Iterator[Any]:
+    """The rows of files, in pieces whose columns stay near the processor; texts may be codes."""
+    for path in given.paths:
+        if given.layout is None:
+            yield from _parquet(str(path), given.columns, given.id)
+        else:
+            assert isinstance(path, csv.CsvFile)
+            yield from csv.pieces(path, given.layout, given.columns, _PIECE)
+
+
+def _parquet(path: str, columns: list[str], ids: str) -> Iterator[Any]:
     with pq.ParquetFile(path) as file:
         types = {one.name: one.type for one in file.schema_arrow}
     texts = [one for one in columns if one != ids and types.get(one) in _TYPES["string"]]

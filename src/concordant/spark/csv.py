@@ -1,0 +1,287 @@
+"""CSV files as the workers read them: the cells that Spark's own reader would give.
+
+Files that a line feed and a separator cut rightly are read here, in compiled loops (`cells`); of
+others (quotes, stray carriage returns, bytes that are no UTF-8) `fit` says why not, before a job
+starts. A cell that is no number where the schema says so is null, as with Spark. Knows files, Arrow
+and Spark's conversions, and nothing of events.
+"""
+
+from __future__ import annotations
+
+import codecs
+import mmap
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from concordant.correlate.columns import Array
+from concordant.errors import UsageError
+from concordant.spark.cells import (
+    BEYOND_ASCII,
+    BOOLEAN,
+    INTEGER,
+    ODD_FIELDS,
+    QUOTED,
+    REAL,
+    RETURNS,
+    SKIPPED,
+    TEXT,
+    code,
+    cut,
+    gather,
+    next_line,
+    unusual,
+)
+
+SUFFIXES = ("", ".csv", ".tsv", ".txt")
+"""Names of files that Spark does not take for compressed."""
+
+SEPARATORS = (",", ";", "|", "\t")
+
+TYPES = {
+    "boolean": (BOOLEAN, pa.bool_(), 0),
+    "tinyint": (INTEGER, pa.int8(), 8),
+    "smallint": (INTEGER, pa.int16(), 16),
+    "int": (INTEGER, pa.int32(), 32),
+    "bigint": (INTEGER, pa.int64(), 64),
+    "double": (REAL, pa.float64(), 0),
+    "string": (TEXT, pa.string(), 0),
+}
+"""Types of Spark: how their cells are read, as what, and within how many bits."""
+
+_MARK = b"\xef\xbb\xbf"
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the lines of an input are cut."""
+
+    fields: tuple[str, ...]
+    types: tuple[str, ...]
+    separator: str = ","
+    header: bool = False
+
+
+@dataclass(frozen=True)
+class CsvFile:
+    """A file as it was when it was found fit."""
+
+    path: str
+    size: int
+    changed_ns: int
+
+
+def fit(path: str) -> CsvFile | str:
+    """The file, to be read by the loops of `cells`; or why it is not."""
+    if Path(path).suffix.lower() not in SUFFIXES:
+        return f"{Path(path).name} may be compressed"
+    with open(path, "rb") as file:
+        status = os.fstat(file.fileno())
+        found = CsvFile(path, status.st_size, status.st_mtime_ns)
+        if not status.st_size:
+            return found
+        with _mapped(file) as data:
+            kind = unusual(np.frombuffer(data, np.uint8))
+            if kind & QUOTED:
+                return f"{Path(path).name} has quotes"
+            if kind & RETURNS and not _returns_end_lines(data):
+                return f"{Path(path).name} has carriage returns within its lines"
+            if kind & BEYOND_ASCII and (data[: len(_MARK)] == _MARK or not _is_utf8(data)):
+                return f"{Path(path).name} is no plain UTF-8"
+    return found
+
+
+def _mapped(file: Any) -> mmap.mmap:
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def _returns_end_lines(data: mmap.mmap) -> bool:
+    at = data.find(b"\r")
+    while at >= 0:
+        if data[at + 1 : at + 2] != b"\n":
+            return False
+        at = data.find(b"\r", at + 1)
+    return True
+
+
+def _is_utf8(data: mmap.mmap) -> bool:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for start in range(0, len(data), _CHUNK):
+            decoder.decode(data[start : start + _CHUNK])
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def pieces(
+    file: CsvFile, layout: Layout, columns: Sequence[str], row_count: int
+) -> Iterator[Any]:
+    """The columns of a file that are named, some rows at a time; texts are codes."""
+    if not file.size:
+        return
+    with open(file.path, "rb") as opened:
+        status = os.fstat(opened.fileno())
+        if (status.st_size, status.st_mtime_ns) != (file.size, file.changed_ns):
+            raise UsageError(
+                f"{file.path} has changed since it was looked at",
+                hint="make the DataFrame anew, from files that stay as they are",
+            )
+        # Arrays made of it are gone before: they would keep it open.
+        yield from _Lines(_mapped(opened), layout, columns, row_count).pieces()
+
+
+class _Lines:
+    """Lines and the arrays that their cells are read into."""
+
+    def __init__(
+        self, data: mmap.mmap, layout: Layout, columns: Sequence[str], row_count: int
+    ) -> None:
+        self._data = np.frombuffer(data, np.uint8)
+        self._layout = layout
+        places = [number for number, name in enumerate(layout.fields) if name in columns]
+        self._names = [layout.fields[place] for place in places]
+        self._types = [layout.types[place] for place in places]
+        self._columns = list(columns)
+        self._kinds = np.full(max(places, default=-1) + 1, SKIPPED, np.int8)
+        self._kinds[places] = [TYPES[one][0] for one in self._types]
+        shape = (len(places), row_count)
+        self._numbers = np.zeros(shape, np.int64)
+        self._reals = np.zeros(shape, np.float64)
+        self._lengths = np.zeros(shape, np.int32)
+        self._valid = np.zeros(shape, np.bool_)
+        self._odd = np.zeros((ODD_FIELDS, len(places) * row_count), np.int64)
+
+    def pieces(self) -> Iterator[Any]:
+        at = next_line(self._data, 0) if self._layout.header else 0
+        separator = ord(self._layout.separator)
+        while at < len(self._data):
+            at, count, odd_count = cut(
+                self._data,
+                at,
+                separator,
+                self._kinds,
+                self._numbers,
+                self._reals,
+                self._lengths,
+                self._valid,
+                self._odd,
+            )
+            for cell in self._odd[:, :odd_count].T.tolist():
+                self._read(*cell)
+            if count:
+                yield self._table(count)
+
+    def _read(self, column: int, row: int, start: int, length: int) -> None:
+        """A number in a form of its own, by the rules of Java."""
+        text = bytes(self._data[start : start + length]).decode()
+        kind = self._types[column]
+        value = real_of(text) if kind == "double" else integer_of(text)
+        self._valid[column, row] = value is not None
+        (self._reals if kind == "double" else self._numbers)[column, row] = value or 0
+
+    def _table(self, count: int) -> Any:
+        arrays = {name: self._array(k, count) for k, name in enumerate(self._names)}
+        return pa.table({name: arrays[name] for name in self._columns})
+
+    def _array(self, column: int, count: int) -> Any:
+        kind, arrow, bits = TYPES[self._types[column]]
+        valid = self._valid[column, :count]
+        if kind == TEXT:
+            return self._texts(column, count)
+        values = (self._reals if kind == REAL else self._numbers)[column, :count]
+        if 0 < bits < 64:
+            beyond = 1 << (bits - 1)
+            valid = valid & (-beyond <= values) & (values < beyond)
+            values = np.where(valid, values, 0)
+        mask = None if valid.all() else ~valid
+        return pa.array(values.astype(arrow.to_pandas_dtype()), arrow, mask=mask)
+
+    def _texts(self, column: int, count: int) -> Any:
+        starts, lengths = self._numbers[column, :count], self._lengths[column, :count]
+        valid = self._valid[column, :count]
+        places = 1 << (2 * count - 1).bit_length()
+        codes, firsts = np.zeros(count, np.int32), np.zeros(count, np.int32)
+        table = np.full(places, -1, np.int32)
+        known = code(self._data, starts, lengths, valid, table, codes, firsts)
+        firsts = firsts[:known]
+        offsets = np.zeros(known + 1, np.int32)
+        gathered = np.zeros(int(lengths[firsts].sum()), np.uint8)
+        gather(self._data, starts, lengths, firsts, offsets, gathered)
+        dictionary = pa.Array.from_buffers(
+            pa.string(), known, [None, pa.py_buffer(offsets), pa.py_buffer(gathered)]
+        )
+        mask = None if valid.all() else ~valid
+        return pa.DictionaryArray.from_arrays(pa.array(codes, mask=mask), dictionary)
+
+
+# --- numbers by the rules of Java -----------------------------------------------------------------
+
+_INTEGER = re.compile(r"[+-]?\d+")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_HEXADECIMAL = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+")
+_NAMED = {"Inf": np.inf, "-Inf": -np.inf, "NaN": np.nan}
+"""What Spark takes for numbers beside what Java does."""
+_BLANKS = "".join(map(chr, range(33)))
+
+
+def integer_of(text: str) -> int | None:
+    """The integer of 64 bits that Java's `Long.parseLong` reads, or None.
+
+    >>> integer_of("+007"), integer_of("7 "), integer_of("9223372036854775808")
+    (7, None, None)
+    """
+    if not _INTEGER.fullmatch(text) or max(text) > "\uffff":  # Java sees halves of such digits
+        return None
+    value = int(text)
+    return value if -(1 << 63) <= value < 1 << 63 else None
+
+
+def real_of(text: str) -> float | None:
+    """The double that Spark reads: by Java's `Double.parseDouble`, or by name; or None.
+
+    >>> real_of("1e3"), real_of(" .5f "), real_of("Inf"), real_of("1,5"), real_of("1_0")
+    (1000.0, 0.5, inf, None, None)
+    """
+    if text in _NAMED:
+        return _NAMED[text]
+    trimmed = text.strip(_BLANKS)
+    number = trimmed[:-1] if trimmed[-1:] in tuple("fFdD") else trimmed
+    if _DECIMAL.fullmatch(number):
+        return float(number)
+    if _HEXADECIMAL.fullmatch(number):
+        return _hexadecimal(number)
+    sign, word = (trimmed[0], trimmed[1:]) if trimmed[:1] in ("+", "-") else ("", trimmed)
+    if word == "Infinity":
+        return -np.inf if sign == "-" else np.inf
+    return np.nan if word == "NaN" else None
+
+
+def _hexadecimal(text: str) -> float:
+    try:
+        return float.fromhex(text)
+    except OverflowError:
+        return -np.inf if text.startswith("-") else np.inf
+
+
+def cut_by(options: Mapping[str, str]) -> tuple[str, bool] | str:
+    """The separator and whether files have headers, by options of Spark's reader; or why not."""
+    known = {"header", "inferschema", "sep", "delimiter", "path", "paths", "enforceschema"}
+    for name in options:
+        if name.lower() not in known:
+            return f"it is read with the option {name}"
+    small = {name.lower(): value for name, value in options.items()}
+    separator = small.get("sep", small.get("delimiter", ","))
+    if separator not in SEPARATORS:
+        return f"its separator is {separator!r}"
+    if small.get("enforceschema", "true").lower() != "true":
+        return "its headers are to be checked"
+    return separator, small.get("header", "false").lower() == "true"
