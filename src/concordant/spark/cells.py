@@ -11,6 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from concordant.correlate.compiled.jit import bool_pointer_at
+
 SKIPPED, INTEGER, REAL, BOOLEAN, TEXT = range(5)
 """What a field of a line is read as."""
 
@@ -34,7 +36,8 @@ _FEED, _RETURN, _BLANK, _QUOTE = ord("\n"), ord("\r"), ord(" "), ord('"')
 _ASCII_MAX = 127
 _EACH = 0x0101010101010101
 _HIGH = 0x8080808080808080
-"""One, and the highest bit, in each byte of a word."""
+_UPPER = 0xF0F0F0F0F0F0F0F0
+"""One, the highest bit, and the upper half, of each byte of a word."""
 
 
 @njit(cache=True)
@@ -73,107 +76,162 @@ def _with_zero(word):
 
 
 @njit(cache=True)
-def next_line(data, at):
-    """Where the line after the first that is not blank begins."""
-    while at < len(data) and data[at] <= _BLANK:
-        at += 1
-    while at < len(data) and data[at] != _FEED:
-        at += 1
-    return min(at + 1, len(data))
+def lines(data, at, starts):
+    """Where lines begin that are not blank, from a place on; the place after the last, how many."""
+    text = bool_pointer_at(data.ctypes.data)
+    size, count = len(data), 0
+    while at < size and count < len(starts):
+        first = at
+        while first < size and text[first] <= _BLANK and text[first] != _FEED:
+            first += 1
+        if first < size and text[first] != _FEED:
+            starts[count] = at
+            count += 1
+            first += 1
+        while first + 8 <= size and not _with_zero(_word(text, first) ^ np.uint64(_FEED * _EACH)):
+            first += 8
+        while first < size and text[first] != _FEED:
+            first += 1
+        at = first + 1
+    return min(at, size), count
 
 
 @njit(cache=True)
-def cut(data, at, separator, kinds, numbers, reals, lengths, valid, odd):
-    """Read lines from a place on; the place after the last, how many, how many cells are odd.
+def read(data, starts, separator, kinds, numbers, reals, lengths, valid, odd):
+    """Read cells of the lines that begin at some places; how many are odd.
 
-    `kinds` says of each field how to read it, up to the last that is wanted. Of wanted field `k` and
-    row `r`, `numbers[k, r]` is the integer, the bool, or where the text begins, `reals[k, r]` the
-    real. A field that is empty or missing is null; blank lines are none. `odd` has a column for each
-    cell that somebody else has to read.
+    `kinds` says of each field how to read it, up to the last that is wanted. Of wanted field `k`
+    and row `r`, `numbers[k, r]` is the integer, the bool, or where the text begins, `reals[k, r]`
+    the real. A field that is empty or missing is null. `odd` has a column for each cell that
+    somebody else has to read.
     """
-    size, row, odd_count = len(data), 0, 0
-    while at < size and row < valid.shape[1]:
-        first = at
-        while first < size and data[first] <= _BLANK and data[first] != _FEED:
-            first += 1
-        if first == size or data[first] == _FEED:
-            at = first + 1
-            continue
+    text = bool_pointer_at(data.ctypes.data)
+    size, odd_count = len(data), 0
+    separators = np.uint64(separator * _EACH)
+    for row in range(len(starts)):
+        at = starts[row]
         wanted = 0
         ended = False
         for field in range(len(kinds)):
             kind = kinds[field]
-            start = at
             if ended:
                 if kind != SKIPPED:
                     valid[wanted, row] = False
                     wanted += 1
                 continue
+            start = at
             plain = False
-            if kind == INTEGER or kind == REAL:
-                negative = at < size and data[at] == _MINUS
+            if kind in (INTEGER, REAL):
+                negative = at < size and text[at] == _MINUS
                 at += negative
-                digits, behind, value, point = 0, 0, np.int64(0), False
-                while at < size:
-                    byte = data[at]
-                    if _ZERO <= byte <= _NINE:
-                        value = value * 10 + (byte - _ZERO)
-                        digits += 1
-                        behind += point
-                    elif byte == _POINT and kind == REAL and digits and not point:
-                        point = True
-                    else:
-                        break
+                first = at
+                value = np.int64(0)
+                if at + 8 <= size:
+                    word = _word(text, at)
+                    while _is_digits(word) and at - first < 16:
+                        value = value * 100_000_000 + _eight_digits(word)
+                        at += 8
+                        if at + 8 > size:
+                            break
+                        word = _word(text, at)
+                while at < size and _ZERO <= text[at] <= _NINE:
+                    value = value * 10 + (text[at] - _ZERO)
                     at += 1
-                plain = at == size or data[at] == separator or data[at] <= _RETURN
+                digits = at - first
                 if kind == INTEGER:
-                    plain &= 0 < digits <= _INTEGER_DIGITS
+                    plain = 0 < digits <= _INTEGER_DIGITS
                     numbers[wanted, row] = -value if negative else value
                 else:
-                    plain &= 0 < digits <= _REAL_DIGITS and point == (behind > 0)
+                    behind = 0
+                    if digits and at < size and text[at] == _POINT:
+                        point = at
+                        at += 1
+                        while at < size and _ZERO <= text[at] <= _NINE:
+                            value = value * 10 + (text[at] - _ZERO)
+                            at += 1
+                        behind = at - point - 1
+                        plain = behind > 0
+                    else:
+                        plain = digits > 0
+                    plain &= digits + behind <= _REAL_DIGITS
                     real = value / _TENS[min(behind, _REAL_DIGITS)]
                     reals[wanted, row] = -real if negative else real
-            while at < size and data[at] != separator and data[at] != _FEED:
+                plain &= at == size or text[at] == separator or text[at] <= _RETURN
+            elif kind == SKIPPED:
+                while at + 8 <= size:
+                    word = _word(text, at)
+                    if _with_zero(word ^ separators) | _with_zero(word ^ np.uint64(_FEED * _EACH)):
+                        break
+                    at += 8
+            while at < size and text[at] != separator and text[at] != _FEED:
                 at += 1
-            ended = at == size or data[at] == _FEED
+            ended = at == size or text[at] == _FEED
             if kind != SKIPPED:
-                stop = at - 1 if ended and at > start and data[at - 1] == _RETURN else at
+                stop = at - 1 if ended and at > start and text[at - 1] == _RETURN else at
                 length = stop - start
                 valid[wanted, row] = length > 0
                 if kind == TEXT:
                     numbers[wanted, row] = start
                     lengths[wanted, row] = length
                 elif kind == BOOLEAN:
-                    word = _word(data, start, length)
-                    numbers[wanted, row] = word == 1
-                    valid[wanted, row] = word >= 0
+                    truth = _truth(text, start, length)
+                    numbers[wanted, row] = truth == 1
+                    valid[wanted, row] = truth >= 0
                 elif not plain and length:
                     odd[0, odd_count], odd[1, odd_count] = wanted, row
                     odd[2, odd_count], odd[3, odd_count] = start, length
                     odd_count += 1
                 wanted += 1
             at += 1
-        if not ended:
-            while at < size and data[at] != _FEED:
-                at += 1
-            at += 1
-        row += 1
-    return min(at, size), row, odd_count
+    return odd_count
+
+
+@njit(cache=True, inline="always")
+def _word(data, at):
+    """Eight bytes together; the compiler makes one load of it."""
+    return (
+        np.uint64(data[at])
+        | np.uint64(data[at + 1]) << np.uint64(8)
+        | np.uint64(data[at + 2]) << np.uint64(16)
+        | np.uint64(data[at + 3]) << np.uint64(24)
+        | np.uint64(data[at + 4]) << np.uint64(32)
+        | np.uint64(data[at + 5]) << np.uint64(40)
+        | np.uint64(data[at + 6]) << np.uint64(48)
+        | np.uint64(data[at + 7]) << np.uint64(56)
+    )
+
+
+@njit(cache=True, inline="always")
+def _is_digits(word):
+    """Is each of eight bytes a digit: 3 in its upper half, and also with 6 more?"""
+    upper = np.uint64(_UPPER)
+    threes = np.uint64(_ZERO * _EACH)
+    return word & upper == threes and (word + np.uint64(6 * _EACH)) & upper == threes
+
+
+@njit(cache=True, inline="always")
+def _eight_digits(word):
+    """The number that eight digits are: neighbours join to pairs, pairs to fours, to eight."""
+    word -= np.uint64(_ZERO * _EACH)
+    word = (word * np.uint64(10) + (word >> np.uint64(8))) & np.uint64(0x00FF00FF00FF00FF)
+    word = (word * np.uint64(100) + (word >> np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
+    word = word * np.uint64(10_000) + (word >> np.uint64(32))
+    return np.int64(word & np.uint64(0xFFFFFFFF))
 
 
 @njit(cache=True)
-def _word(data, start, length):
+def _truth(data, start, length):
     """1 for true, 0 for false, in letters of either case; -1 for anything else."""
     if length == 4:
-        word, letters = 1, (116, 114, 117, 101, 0)
+        truth, letters = 1, (116, 114, 117, 101, 0)
     elif length == 5:
-        word, letters = 0, (102, 97, 108, 115, 101)
+        truth, letters = 0, (102, 97, 108, 115, 101)
     else:
         return -1
     for at in range(length):
         if data[start + at] | 32 != letters[at]:
             return -1
-    return word
+    return truth
 
 
 @njit(cache=True)
@@ -182,6 +240,7 @@ def code(data, starts, lengths, valid, table, codes, firsts):
 
     `table` has a power of two of places, all -1; `firsts` gets the first row of each text.
     """
+    text = bool_pointer_at(data.ctypes.data)
     mask = len(table) - 1
     count = 0
     for row in range(len(codes)):
@@ -190,7 +249,7 @@ def code(data, starts, lengths, valid, table, codes, firsts):
         start, length = starts[row], lengths[row]
         mixed = np.uint64(length)
         for at in range(start, start + length):
-            mixed = (mixed ^ np.uint64(data[at])) * np.uint64(0x9E3779B97F4A7C15)
+            mixed = (mixed ^ np.uint64(text[at])) * np.uint64(0x9E3779B97F4A7C15)
         place = np.int64((mixed >> np.uint64(32)) & np.uint64(mask))
         while True:
             known = table[place]
@@ -204,7 +263,7 @@ def code(data, starts, lengths, valid, table, codes, firsts):
             same = lengths[firsts[known]] == length
             at = 0
             while same and at < length:
-                same = data[other + at] == data[start + at]
+                same = text[other + at] == text[start + at]
                 at += 1
             if same:
                 codes[row] = known

@@ -12,7 +12,7 @@ import codecs
 import mmap
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,9 +33,9 @@ from concordant.spark.cells import (
     SKIPPED,
     TEXT,
     code,
-    cut,
     gather,
-    next_line,
+    lines,
+    read,
     unusual,
 )
 
@@ -82,7 +82,7 @@ def fit(path: str) -> CsvFile | str:
     """The file, to be read by the loops of `cells`; or why it is not."""
     if Path(path).suffix.lower() not in SUFFIXES:
         return f"{Path(path).name} may be compressed"
-    with open(path, "rb") as file:
+    with Path(path).open("rb") as file:
         status = os.fstat(file.fileno())
         found = CsvFile(path, status.st_size, status.st_mtime_ns)
         if not status.st_size:
@@ -122,35 +122,55 @@ def _is_utf8(data: mmap.mmap) -> bool:
     return True
 
 
+Chosen = Callable[[Any], Array]
+"""Which rows are wanted, by a table of some of their columns."""
+
+
 def pieces(
-    file: CsvFile, layout: Layout, columns: Sequence[str], row_count: int
+    file: CsvFile,
+    layout: Layout,
+    columns: Sequence[str],
+    *,
+    row_count: int,
+    by: Sequence[str] = (),
+    chosen: Chosen | None = None,
 ) -> Iterator[Any]:
-    """The columns of a file that are named, some rows at a time; texts are codes."""
+    """The columns of a file that are named, some rows at a time; texts are codes.
+
+    With `chosen`, only rows that it wants, by the columns `by`: of others no more cells are read.
+    """
     if not file.size:
         return
-    with open(file.path, "rb") as opened:
+    with Path(file.path).open("rb") as opened:
         status = os.fstat(opened.fileno())
         if (status.st_size, status.st_mtime_ns) != (file.size, file.changed_ns):
             raise UsageError(
                 f"{file.path} has changed since it was looked at",
                 hint="make the DataFrame anew, from files that stay as they are",
             )
-        # Arrays made of it are gone before: they would keep it open.
-        yield from _Lines(_mapped(opened), layout, columns, row_count).pieces()
+        data = np.frombuffer(_mapped(opened), np.uint8)
+    at, _ = lines(data, 0, np.zeros(1, np.int64)) if layout.header else (0, 0)
+    wanted, told = (_Cells(data, layout, names, row_count) for names in (columns, by))
+    starts = np.zeros(row_count, np.int64)
+    while at < len(data):
+        at, count = lines(data, at, starts)
+        mine = starts[:count]
+        if chosen is not None and count:
+            mine = mine[chosen(told.table(mine))]
+        if len(mine):
+            yield wanted.table(mine)
 
 
-class _Lines:
-    """Lines and the arrays that their cells are read into."""
+class _Cells:
+    """Some columns of lines, and the arrays that their cells are read into."""
 
-    def __init__(
-        self, data: mmap.mmap, layout: Layout, columns: Sequence[str], row_count: int
-    ) -> None:
-        self._data = np.frombuffer(data, np.uint8)
-        self._layout = layout
+    def __init__(self, data: Array, layout: Layout, columns: Sequence[str], row_count: int) -> None:
+        self._data = data
+        self._separator = ord(layout.separator)
+        self._columns = list(columns)
         places = [number for number, name in enumerate(layout.fields) if name in columns]
         self._names = [layout.fields[place] for place in places]
         self._types = [layout.types[place] for place in places]
-        self._columns = list(columns)
         self._kinds = np.full(max(places, default=-1) + 1, SKIPPED, np.int8)
         self._kinds[places] = [TYPES[one][0] for one in self._types]
         shape = (len(places), row_count)
@@ -160,25 +180,23 @@ class _Lines:
         self._valid = np.zeros(shape, np.bool_)
         self._odd = np.zeros((ODD_FIELDS, len(places) * row_count), np.int64)
 
-    def pieces(self) -> Iterator[Any]:
-        at = next_line(self._data, 0) if self._layout.header else 0
-        separator = ord(self._layout.separator)
-        while at < len(self._data):
-            at, count, odd_count = cut(
-                self._data,
-                at,
-                separator,
-                self._kinds,
-                self._numbers,
-                self._reals,
-                self._lengths,
-                self._valid,
-                self._odd,
-            )
-            for cell in self._odd[:, :odd_count].T.tolist():
-                self._read(*cell)
-            if count:
-                yield self._table(count)
+    def table(self, starts: Array) -> Any:
+        """The columns of the lines that begin at some places."""
+        odd_count = read(
+            self._data,
+            starts,
+            self._separator,
+            self._kinds,
+            self._numbers,
+            self._reals,
+            self._lengths,
+            self._valid,
+            self._odd,
+        )
+        for cell in self._odd[:, :odd_count].T.tolist():
+            self._read(*cell)
+        arrays = {name: self._array(k, len(starts)) for k, name in enumerate(self._names)}
+        return pa.table({name: arrays[name] for name in self._columns})
 
     def _read(self, column: int, row: int, start: int, length: int) -> None:
         """A number in a form of its own, by the rules of Java."""
@@ -187,10 +205,6 @@ class _Lines:
         value = real_of(text) if kind == "double" else integer_of(text)
         self._valid[column, row] = value is not None
         (self._reals if kind == "double" else self._numbers)[column, row] = value or 0
-
-    def _table(self, count: int) -> Any:
-        arrays = {name: self._array(k, count) for k, name in enumerate(self._names)}
-        return pa.table({name: arrays[name] for name in self._columns})
 
     def _array(self, column: int, count: int) -> Any:
         kind, arrow, bits = TYPES[self._types[column]]
@@ -227,7 +241,9 @@ class _Lines:
 
 _INTEGER = re.compile(r"[+-]?\d+")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_HEXADECIMAL = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+")
+_HEXADECIMAL = re.compile(
+    r"[+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+"
+)
 _NAMED = {"Inf": np.inf, "-Inf": -np.inf, "NaN": np.nan}
 """What Spark takes for numbers beside what Java does."""
 _BLANKS = "".join(map(chr, range(33)))

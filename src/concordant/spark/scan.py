@@ -2,16 +2,16 @@
 
 Every task scans all files, of each only the columns that travel, and keeps the rows of its own
 partitions. With few tasks that costs less than moving every row through the JVM and a shuffle.
-Where the input is anything but plain files, Parquet or CSV, that every task can see, or is too large
-for that, rows travel as `normalise` says. Either way the answers are the same.
+Where the input is anything but plain files, Parquet or CSV, that every task can see, or is too
+large for that, rows travel as `normalise` says. Either way the answers are the same.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
@@ -28,7 +28,6 @@ from concordant.spark.job import Job
 from concordant.spark.layout import SubscriptionSet
 from concordant.spark.rows import (
     ID,
-    SEQ,
     SET,
     SOURCE,
     TIME,
@@ -38,7 +37,7 @@ from concordant.spark.rows import (
     without_own_ids,
 )
 from concordant.spark.schema import Field, Input
-from concordant.spark.share import owners
+from concordant.spark.share import key_columns, owners
 from concordant.spark.step import CHUNK, DICTIONARY_MAX, in_total_order
 
 TASK_COUNT_MAX = 8
@@ -79,7 +78,7 @@ _CORRUPT = "spark.sql.columnNameOfCorruptRecord"
 class Files:
     """One input as a task reads it."""
 
-    paths: tuple[str, ...] | tuple[csv.CsvFile, ...]
+    paths: tuple[str, ...]
     name: str
     topic: str | None
     reserved: tuple[tuple[str, str], ...]
@@ -87,13 +86,21 @@ class Files:
     attributes: tuple[tuple[str, Kind], ...]
     """Columns of attributes that travel, with their kinds."""
     layout: csv.Layout | None = None
-    """How lines are cut; of Parquet files there is nothing to say."""
+    """How the lines of CSV files are cut."""
+    csv_files: tuple[csv.CsvFile, ...] = ()
+    """The same paths, looked at, where there is a layout."""
 
     @property
     def columns(self) -> list[str]:
         """What is read, each once."""
         names = [*(name for _, name in self.reserved), *(name for name, _ in self.attributes)]
         return list(dict.fromkeys(names))
+
+    def read_for(self, name: str) -> list[str]:
+        """The column that a column of travelling rows is made of; none where there is none."""
+        reserved = dict(self.reserved)
+        columns = {attribute_column(one, kind): one for one, kind in self.attributes}
+        return [one for one in (reserved.get(name, columns.get(name)),) if one is not None]
 
     @property
     def id(self) -> str:
@@ -150,13 +157,14 @@ def rows_of(inputs: Sequence[Files], number: int, task_count: int, job: Job) -> 
     """The travelling rows of files that belong to one task."""
     schema = _scanned_schema(job)
     found = [schema.empty_table()]
+    share = _Share(number, task_count, job)
     for one in inputs:
-        for rows in (_travelling(one, piece, job) for piece in _pieces(one)):
-            for index, subscriptions in enumerate(job.sets):
-                mine = _wanted(rows, subscriptions, job)
-                if task_count > 1:
-                    mine &= owners(rows, job, index, task_count) == number
-                kept = without_own_ids(rows.filter(pa.array(mine)))
+        for rows in (_travelling(one, piece, job) for piece in _pieces(one, share)):
+            for index in range(len(job.sets)):
+                kept = rows
+                if one.layout is None or not share.is_told:
+                    kept = rows.filter(pa.array(share.of_set(rows, index)))
+                kept = without_own_ids(kept)
                 chosen = pa.array(np.full(kept.num_rows, index, np.int32))
                 found.append(kept.add_column(0, SET, chosen).cast(schema))
     return _without_long_dictionaries(pa.concat_tables(found).unify_dictionaries())
@@ -218,21 +226,19 @@ def _files(given: Input, job: Job) -> Files | str:
 
 def _layout(given: Input, relation: Any) -> csv.Layout | str:
     """How the lines of a CSV file are cut, or what speaks against it."""
-    session = given.frame.sparkSession
+    session: Any = given.frame.sparkSession
     options = dict(session._jvm.scala.jdk.javaapi.CollectionConverters.asJava(relation.options()))
     found = csv.cut_by(options)
     if isinstance(found, str):
         return found
     fields = given.frame.schema.fields
-    if session.conf.get(_CORRUPT) in (field.name for field in fields):
-        return "Spark keeps rows that cannot be read"
     names = tuple(field.name for field in fields)
+    if session.conf.get(_CORRUPT) in names:
+        return "Spark keeps rows that cannot be read"
     return csv.Layout(names, tuple(field.dataType.simpleString() for field in fields), *found)
 
 
-def _as_read(
-    given: Input, job: Job, paths: tuple[str, ...], layout: csv.Layout | None
-) -> Files:
+def _as_read(given: Input, job: Job, paths: tuple[str, ...], layout: csv.Layout | None) -> Files:
     kinds = given.kinds()
     return Files(
         paths,
@@ -249,16 +255,16 @@ def _looked_at(given: Input, files: Files) -> tuple[Files, int] | str:
     if files.layout is None:
         size = _size(given, files)
         return size if isinstance(size, str) else (files, size)
-    size = sum(os.path.getsize(path) for path in files.paths)
+    size = sum(Path(path).stat().st_size for path in files.paths)
     if size > BYTES_MAX:
         return files, size
-    found = []
+    found: list[csv.CsvFile] = []
     for path in files.paths:
         one = csv.fit(path)
         if isinstance(one, str):
             return one
         found.append(one)
-    return replace(files, paths=tuple(found)), size
+    return replace(files, csv_files=tuple(found)), size
 
 
 def _size(given: Input, files: Files) -> int | str:
@@ -292,14 +298,28 @@ def _fields(given: Input, files: Files) -> list[Field]:
 # --- rows of a file -------------------------------------------------------------------------------
 
 
-def _pieces(given: Files) -> Iterator[Any]:
-    """The rows of files, in pieces whose columns stay near the processor; texts may be codes."""
-    for path in given.paths:
-        if given.layout is None:
-            yield from _parquet(str(path), given.columns, given.id)
-        else:
-            assert isinstance(path, csv.CsvFile)
-            yield from csv.pieces(path, given.layout, given.columns, _PIECE)
+def _pieces(given: Files, share: _Share) -> Iterator[Any]:
+    """The rows of files, in pieces whose columns stay near the processor; texts may be codes.
+
+    Where a line has to be read cell by cell, those come first that say whose it is.
+    """
+    if given.layout is None:
+        for path in given.paths:
+            yield from _parquet(path, given.columns, given.id)
+    else:
+        for file in given.csv_files:
+            yield from csv.pieces(
+                file,
+                given.layout,
+                given.columns,
+                row_count=_PIECE,
+                by=[name for one in share.columns for name in given.read_for(one)],
+                chosen=partial(_chosen, given, share) if share.task_count > 1 else None,
+            )
+
+
+def _chosen(given: Files, share: _Share, table: Any) -> Array:
+    return share.of_any_set(_travelling(given, table, share.job, share.columns))
 
 
 def _parquet(path: str, columns: list[str], ids: str) -> Iterator[Any]:
@@ -311,35 +331,33 @@ def _parquet(path: str, columns: list[str], ids: str) -> Iterator[Any]:
             yield pa.table(piece).select(columns)
 
 
-def _travelling(given: Files, table: Any, job: Job) -> Any:
-    """Rows of a file in the columns in which they travel; the set is still missing."""
-    reserved = dict(given.reserved)
-    count = table.num_rows
-    if SOURCE in reserved:
-        source = _coded(table.column(reserved[SOURCE]), blank_is_null=True)
-    else:
-        source = _constant(given.name, pa.string(), count).dictionary_encode()
-    columns = {
-        TOPIC: _codes(
-            table.column(reserved[TOPIC]) if TOPIC in reserved else given.topic, job, count
-        ),
-        SOURCE: source,
-        SEQ: table.column(reserved[SEQ]).cast(pa.int64()),
-        TIME: _instants(table.column(reserved[TIME])),
-        ID: _texts(table.column(given.id)) if given.id else pa.nulls(count, pa.string()),
-    }
+def _travelling(given: Files, table: Any, job: Job, names: Sequence[str] | None = None) -> Any:
+    """Rows of a file in the columns in which they travel, or some; the set is still missing."""
     schema = _scanned_schema(job)
-    for name, kind in job.columns:
-        column = attribute_column(name, kind)
-        if (name, kind) not in given.attributes:
-            columns[column] = pa.nulls(count, schema.field(column).type)
-        elif kind is Kind.TIME:
-            columns[column] = _instants(table.column(name))
-        elif kind is Kind.STRING:
-            columns[column] = _coded(table.column(name))
-        else:
-            columns[column] = _plain(table.column(name)).cast(schema.field(column).type)
-    return pa.table(columns)
+    wanted = [name for name in schema.names if name != SET] if names is None else names
+    return pa.table({name: _column(given, table, name, job) for name in wanted})
+
+
+def _column(given: Files, table: Any, name: str, job: Job) -> Any:
+    """One column in which rows travel."""
+    count = table.num_rows
+    read = given.read_for(name)
+    values = table.column(read[0]) if read else None
+    if name == TOPIC:
+        return _codes(given.topic if values is None else values, job, count)
+    if name == SOURCE:
+        if values is None:
+            codes = pa.array(np.zeros(count, np.int32))
+            return pa.DictionaryArray.from_arrays(codes, pa.array([given.name]))
+        return _coded(values, blank_is_null=True)
+    kind = _scanned_schema(job).field(name).type
+    if values is None:
+        return pa.nulls(count, kind)
+    if name == ID:
+        return _texts(values)
+    if name == TIME or name.startswith(attribute_column("", Kind.TIME)):
+        return _instants(values)
+    return _coded(values) if kind == _CODED else _plain(values).cast(kind)
 
 
 def _plain(values: Any) -> Any:
@@ -365,10 +383,6 @@ def _coded(values: Any, *, blank_is_null: bool = False) -> Any:
     return values
 
 
-def _constant(value: Any, kind: Any, count: int) -> Any:
-    return pa.nulls(count, kind).fill_null(value)
-
-
 def _instants(values: Any) -> Any:
     """Microseconds since 1970; what has no zone is UTC."""
     if pa.types.is_integer(values.type):
@@ -384,7 +398,7 @@ def _codes(topics: Any, job: Job, count: int) -> Any:
     known = pa.array([topic.name for topic in job.topics], pa.string())
     if isinstance(topics, str):
         code = pc.index(known, topics).as_py()
-        return _constant(code if code >= 0 else unknown, pa.int32(), count)
+        return pa.array(np.full(count, code if code >= 0 else unknown, np.int32))
     if pa.types.is_dictionary(topics.type):
         chunks = [_codes(c.dictionary, job, count).take(c.indices) for c in topics.chunks]
         return pa.chunked_array(chunks, pa.int32())
@@ -395,6 +409,32 @@ def _codes(topics: Any, job: Job, count: int) -> Any:
 
 
 # --- whose rows -----------------------------------------------------------------------------------
+
+
+class _Share:
+    """The rows that one of several tasks keeps."""
+
+    def __init__(self, number: int, task_count: int, job: Job) -> None:
+        self.number, self.task_count, self.job = number, task_count, job
+        keys = [name for index in range(len(job.sets)) for name in key_columns(job, index)]
+        self.columns = list(dict.fromkeys([TOPIC, *keys]))
+        """Those of travelling rows that say whose they are."""
+        self.is_told = task_count > 1 and len(job.sets) == 1
+        """Have rows of this task's only set been chosen when they were read?"""
+
+    def of_set(self, rows: Any, index: int) -> Array:
+        """Which rows a set of subscriptions has in this task."""
+        mine = _wanted(rows, self.job.sets[index], self.job)
+        if self.task_count > 1:
+            mine &= owners(rows, self.job, index, self.task_count) == self.number
+        return mine
+
+    def of_any_set(self, rows: Any) -> Array:
+        """Which rows this task has for any of them."""
+        found: Array = np.logical_or.reduce(
+            [self.of_set(rows, index) for index in range(len(self.job.sets))]
+        )
+        return found
 
 
 def _wanted(rows: Any, one: SubscriptionSet, job: Job) -> Array:

@@ -22,7 +22,7 @@ from concordant.spark.rows import SEQ, SOURCE, TIME, attribute_column
 def owners(rows: Any, job: Job, index: int, task_count: int) -> Array:
     """The number of the task that each row goes to for one of the job's sets; small numbers, which
     are sorted quickly."""
-    names = _key_columns(job, index)
+    names = key_columns(job, index)
     if len(names) == 1 and pa.types.is_dictionary(rows.schema.field(names[0]).type):
         column = texts_of(rows.column(names[0]))  # a text is hashed once, not once per row
         return _tasks(_hashes(column.dictionary), index, task_count)[column.values]
@@ -33,7 +33,8 @@ def owners(rows: Any, job: Job, index: int, task_count: int) -> Array:
     return _tasks(found, index, task_count)
 
 
-def _key_columns(job: Job, index: int) -> list[str]:
+def key_columns(job: Job, index: int) -> list[str]:
+    """The columns of travelling rows that say which partition of a set a row belongs to."""
     found = []
     for name in job.sets[index].key:
         if name in (SOURCE, SEQ, TIME):
