@@ -41,9 +41,9 @@ class Asked:
     inputs: tuple[Input, ...]
     progress: str | None = None
 
-    def relations_only(self) -> Asked:
+    def relations_only(self, select: Sequence[str] = ()) -> Asked:
         """The same question, answered with nothing but relations: by slot where that can be."""
-        return replace(self, job=self.job.relations_only())
+        return replace(self, job=self.job.relations_only(select))
 
     def rows(self) -> DataFrame:
         """The rows that travel."""
@@ -84,6 +84,7 @@ def correlate(
     release: str | Release | None = None,
     bucket_count: int = 16,
     scan: str = "auto",
+    select: Sequence[str] = (),
     **columns: Any,
 ) -> DataFrame:
     """The relations that events form, one row each.
@@ -100,7 +101,8 @@ def correlate(
 
     Columns of the result: `subscription`, `conjunction`, `key`, `position`, `id`, `at`, `tie`, then
     for one subscription a struct per slot, for several an array `events`. Rows have no order of
-    their own in Spark; `in_order` sorts them.
+    their own in Spark; `in_order` sorts them. With `select=["key", "Order.id"]` only these columns,
+    and fields of them, are made: Spark's own `select` afterwards cannot spare the workers the rest.
     """
     mode = _mode(events, release)
     asked = ask(
@@ -115,7 +117,7 @@ def correlate(
         topic=topic,
         **columns,
     )
-    asked = asked.relations_only()
+    asked = asked.relations_only([select] if isinstance(select, str) else select)
     if mode is None:
         return asked.answers(scan)
     session = asked.inputs[0].frame.sparkSession
@@ -161,6 +163,11 @@ def _mode(events: Events, release: str | Release | None) -> Release | None:
 
 def in_order(found: DataFrame) -> DataFrame:
     """Relations in the order in which the kernel delivers them."""
+    if missing := {"at", "tie"} - set(found.columns):
+        raise UsageError(
+            f"relations are sorted by 'at' and 'tie', and there is no '{min(missing)}'",
+            hint="select both: select=[…, 'at', 'tie']",
+        )
     return found.orderBy("at", "tie")
 
 

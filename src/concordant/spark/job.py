@@ -30,6 +30,9 @@ Wanted = tuple[str, Kind]
 OWN_FIELDS = ("id", "topic", "source", "seq", "time")
 """What is shown of every event of a relation, beside its attributes."""
 
+HEAD = ("subscription", "conjunction", "key", "position", "id", "at", "tie")
+"""What is shown of every relation, beside its events."""
+
 Shape = Literal["answers", "relations", "slots"]
 """What tasks give: relations among rows that tell other things, relations alone, or relations with
 a struct per slot in place of the array of their events."""
@@ -68,6 +71,8 @@ class Job:
     muted: frozenset[str] = frozenset()
     """Subscriptions that nobody wants any more, but whose kernel others still live in."""
     shape: Shape = "answers"
+    select: frozenset[str] = frozenset()
+    """Columns, and fields of them with a dot, that are made of a relation; none: all."""
 
     @cached_property
     def columns(self) -> tuple[Wanted, ...]:
@@ -124,9 +129,37 @@ class Job:
         ]
         return tuple(own)
 
-    def relations_only(self) -> Job:
-        """The same question, answered with nothing but relations: by slot where that can be."""
-        return replace(self, shape="slots" if self.slots else "relations")
+    def relations_only(self, select: Iterable[str] = ()) -> Job:
+        """The same question, answered with nothing but relations: by slot where that can be.
+
+        With `select`, only these columns, and fields of them (`Order.id`), are made.
+        """
+        found = replace(self, shape="slots" if self.slots else "relations")
+        chosen = frozenset(select)
+        for name in sorted(chosen - set(found.selectable)):
+            raise UsageError(
+                f"select has '{name}', which relations of this question do not have",
+                hint=f"one of {', '.join(found.selectable)}",
+            )
+        return replace(found, select=chosen)
+
+    @property
+    def selectable(self) -> tuple[str, ...]:
+        """What there is to select: columns, and fields of those that hold events."""
+        if self.shape == "slots":
+            events = {slot.name: [name for name, _ in slot.fields] for slot in self.slots}
+        else:
+            events = {"events": [*OWN_FIELDS, *(field for field, _ in self.fields)]}
+        inner = [f"{name}.{field}" for name, fields in events.items() for field in fields]
+        return (*HEAD, *events, *inner)
+
+    def is_made(self, column: str, field: str = "") -> bool:
+        """Is a column of relations wanted, or one field of it?"""
+        if not self.select or column in self.select:
+            return True
+        if field:
+            return f"{column}.{field}" in self.select
+        return any(name.startswith(f"{column}.") for name in self.select)
 
     @cached_property
     def ranks(self) -> Mapping[str, int]:

@@ -7,7 +7,7 @@ by one). Knows Arrow and the kernel's records, no Spark.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -21,7 +21,7 @@ from concordant.correlate.found import Found, Records
 from concordant.correlate.plan import Plan, SubscriptionPlan
 from concordant.files.write import array_of
 from concordant.model.kind import Kind, Value
-from concordant.spark.job import Job
+from concordant.spark.job import HEAD, Job, SlotColumn
 from concordant.spark.repeats import event_ids
 from concordant.spark.rows import Rejected
 
@@ -44,41 +44,61 @@ _TYPES = {
 }
 
 
-def event_type(job: Job) -> Any:
-    """The Arrow type of a relation's event."""
-    return pa.struct(
-        [
-            ("id", pa.string()),
-            ("topic", pa.string()),
-            ("source", pa.string()),
-            ("seq", pa.int64()),
-            ("time", INSTANT),
-            *((field, _TYPES[kind]) for field, (_, kind) in job.fields),
-        ]
+_HEAD = dict(
+    zip(
+        HEAD,
+        (
+            pa.string(),
+            pa.int32(),
+            pa.list_(pa.string()),
+            pa.int64(),
+            pa.string(),
+            INSTANT,
+            TIE,
+        ),
+        strict=True,
     )
+)
+
+
+def _event_fields(job: Job) -> list[Any]:
+    """The fields of a relation's event that are made."""
+    known = [
+        ("id", pa.string()),
+        ("topic", pa.string()),
+        ("source", pa.string()),
+        ("seq", pa.int64()),
+        ("time", INSTANT),
+        *((field, _TYPES[kind]) for field, (_, kind) in job.fields),
+    ]
+    if job.shape == "slots":
+        made = {field for slot in job.slots for _, field in _shown(job, slot)}
+    else:
+        made = {name for name, _ in known if job.is_made("events", name)}
+    return [pa.field(name, kind) for name, kind in known if name in made]
+
+
+def _shown(job: Job, slot: SlotColumn) -> list[tuple[str, str]]:
+    """What is made of a slot's event, and the field of an event that has it."""
+    return [(name, field) for name, field in slot.fields if job.is_made(slot.name, name)]
 
 
 def answer_schema(job: Job) -> Any:
     """The schema of everything that a step gives, in the shape that is wanted."""
-    event = event_type(job)
-    kinds = {one.name: one.type for one in event}
+    fields = _event_fields(job)
+    kinds = {one.name: one.type for one in fields}
     if job.shape == "slots":
         shown = [
-            (slot.name, pa.struct([(name, kinds[field]) for name, field in slot.fields]))
+            (slot.name, pa.struct([(name, kinds[field]) for name, field in _shown(job, slot)]))
             for slot in job.slots
+            if job.is_made(slot.name)
         ]
     else:
-        shown = [("events", pa.list_(event))]
+        shown = [("events", pa.list_(pa.struct(fields)))] if job.is_made("events") else []
     return pa.schema(
         [
             *(_ASIDE if job.shape == "answers" else ()),
-            ("subscription", pa.string()),
-            ("conjunction", pa.int32()),
-            ("key", pa.list_(pa.string())),
-            ("position", pa.int64()),
-            ("id", pa.string()),
-            ("at", INSTANT),
-            ("tie", TIE),
+            *((name, kind) for name, kind in _HEAD.items() if job.is_made(name)),
             *shown,
         ]
     )
@@ -142,22 +162,28 @@ def _stage_table(job: Job, found: Found, stage: int, paths: _Paths | None) -> An
     count, listed = len(records), len(records.events)
     wanted, place = _used(np.concatenate([records.events, records.row]), records.rows.count)
     events = records.rows.take(wanted)
-    columns = _identities(job, found, stage, events, place[listed:])
     at, base = records.at - found.base_position, found.base
-    rank = _ranks(job, found, stage) if paths is None else paths.ranks(stage)
-    tie = pa.StructArray.from_arrays(
-        [array_of(base.source.take(at)), pa.array(base.seq[at]), rank], fields=list(TIE)
-    )
-    known = _events(job, events)
+    columns = _identities(job, found, stage, events, place[listed:])
+    if job.is_made("at"):
+        columns["at"] = pa.array(base.time[at], INSTANT)
+    if job.is_made("tie"):
+        rank = _ranks(job, found, stage) if paths is None else paths.ranks(stage)
+        columns["tie"] = pa.StructArray.from_arrays(
+            [array_of(base.source.take(at)), pa.array(base.seq[at]), rank], fields=list(TIE)
+        )
     if job.shape == "slots":
-        shown = _slots(job, known, columns[1].to_numpy(), records.start[:-1], place[:listed])
-    else:
+        conjunction = _numbers(found, stage)
+        columns |= _slots(job, events, conjunction, records.start[:-1], place[:listed])
+    elif job.is_made("events"):
+        known = pa.StructArray.from_arrays(
+            [*_events(job, events).values()], fields=_event_fields(job)
+        )
         starts = pa.array(records.start, pa.int32())
-        shown = [pa.ListArray.from_arrays(starts, known.take(pa.array(place[:listed])))]
-    aside = [pa.nulls(count, kind) for _, kind in _ASIDE] if job.shape == "answers" else []
-    return pa.table(
-        [*aside, *columns, pa.array(base.time[at], INSTANT), tie, *shown], schema=answer_schema(job)
-    )
+        columns["events"] = pa.ListArray.from_arrays(starts, known.take(pa.array(place[:listed])))
+    if job.shape == "answers":
+        columns |= {name: pa.nulls(count, kind) for name, kind in _ASIDE}
+    schema = answer_schema(job)
+    return pa.table([columns[name] for name in schema.names], schema=schema)
 
 
 def _used(rows: Array, count: int) -> tuple[Array, Array]:
@@ -169,66 +195,92 @@ def _used(rows: Array, count: int) -> tuple[Array, Array]:
     return np.flatnonzero(used), (np.cumsum(used) - 1)[rows]
 
 
-def _events(job: Job, batch: Batch) -> Any:
-    """Events as structs."""
-    arrays = [
-        event_ids(batch),
-        array_of(Column(Kind.STRING, batch.topic, None, batch.topic_names)),
-        array_of(batch.source),
-        pa.array(batch.seq),
-        pa.array(batch.time, INSTANT),
-    ]
-    for _, (name, kind) in job.fields:
-        column = batch.attributes.get((name, kind))
-        arrays.append(pa.nulls(len(batch), _TYPES[kind]) if column is None else array_of(column))
-    return pa.StructArray.from_arrays(arrays, fields=list(event_type(job)))
+def _events(job: Job, batch: Batch) -> dict[str, Any]:
+    """The fields of events that are made."""
+    attributes = dict(job.fields)
+    return {one.name: _event_field(batch, one, attributes) for one in _event_fields(job)}
 
 
-def _slots(job: Job, events: Any, conjunction: Array, start: Array, place: Array) -> list[Any]:
+def _event_field(batch: Batch, field: Any, attributes: Mapping[str, tuple[str, Kind]]) -> Any:
+    match field.name:
+        case "id":
+            return event_ids(batch)
+        case "topic":
+            return array_of(Column(Kind.STRING, batch.topic, None, batch.topic_names))
+        case "source":
+            return array_of(batch.source)
+        case "seq":
+            return pa.array(batch.seq)
+        case "time":
+            return pa.array(batch.time, INSTANT)
+    column = batch.attributes.get(attributes[field.name])
+    return pa.nulls(len(batch), field.type) if column is None else array_of(column)
+
+
+def _slots(
+    job: Job, events: Batch, conjunction: Array, start: Array, place: Array
+) -> dict[str, Any]:
     """The events of relations, a column for each slot; nulls where a conjunction has it not."""
-    columns = []
+    known = _events(job, events)
+    columns = {}
     for slot in job.slots:
+        shown = _shown(job, slot)
+        if not shown:
+            continue
         where = np.full(len(start), -1)
         for number, at in slot.places.items():
             mine = conjunction == number
             where[mine] = place[start[mine] + at]
         absent = None if slot.everywhere else pa.array(where < 0)
         taken = pa.array(where, mask=None if slot.everywhere else where < 0)
-        fields = [events.field(field).take(taken) for _, field in slot.fields]
-        names = [name for name, _ in slot.fields]
-        columns.append(pa.StructArray.from_arrays(fields, names=names, mask=absent))
+        fields = [known[field].take(taken) for _, field in shown]
+        names = [name for name, _ in shown]
+        columns[slot.name] = pa.StructArray.from_arrays(fields, names=names, mask=absent)
     return columns
 
 
 # --- who a relation is ----------------------------------------------------------------------------
 
 
-def _identities(job: Job, found: Found, stage: int, events: Batch, completing: Array) -> list[Any]:
-    """Columns subscription, conjunction, key, position, id."""
+def _identities(
+    job: Job, found: Found, stage: int, events: Batch, completing: Array
+) -> dict[str, Any]:
+    """Those of the columns subscription, conjunction, key, position, id that are made."""
     records = found.stages[stage]
-    pieces: list[list[Any]] = []
+    pieces: list[dict[str, Any]] = []
     order: list[Array] = []
     for plan, rows in _by_subscription(found, stage):
         numbers = [one.number for one in plan.conjunctions]
         conjunction = records.conjunction[rows]
-        heads = pa.array([f"{plan.name}/{number}" for number in numbers])
-        key, text = _keys(found.plan, plan, events, completing[rows])
-        ordinal = pa.array(records.ordinal[rows]).cast(pa.string())
-        ids = pc.binary_join_element_wise(heads.take(pa.array(conjunction)), text, ordinal, "")
-        pieces.append(
-            [
-                pa.nulls(len(conjunction), pa.string()).fill_null(plan.name),
-                pa.array(np.array(numbers, np.int32)[conjunction]),
-                key,
-                pa.array(records.position[rows]),
-                ids,
-            ]
-        )
+        piece: dict[str, Any] = {}
+        if job.is_made("subscription"):
+            piece["subscription"] = pa.nulls(len(rows), pa.string()).fill_null(plan.name)
+        if job.is_made("conjunction"):
+            piece["conjunction"] = pa.array(np.array(numbers, np.int32)[conjunction])
+        if job.is_made("position"):
+            piece["position"] = pa.array(records.position[rows])
+        if job.is_made("key") or job.is_made("id"):
+            piece["key"], text = _keys(found.plan, plan, events, completing[rows])
+        if job.is_made("id"):
+            heads = pa.array([f"{plan.name}/{number}" for number in numbers])
+            ordinal = pa.array(records.ordinal[rows]).cast(pa.string())
+            head = heads.take(pa.array(conjunction))
+            piece["id"] = pc.binary_join_element_wise(head, text, ordinal, "")
+        pieces.append(piece)
         order.append(rows)
     if len(pieces) == 1:
         return pieces[0]
     back = pa.array(np.argsort(np.concatenate(order), kind="stable"))
-    return [pa.concat_arrays(column).take(back) for column in zip(*pieces, strict=True)]
+    return {name: pa.concat_arrays([one[name] for one in pieces]).take(back) for name in pieces[0]}
+
+
+def _numbers(found: Found, stage: int) -> Array:
+    """The number of each relation's conjunction."""
+    numbers = np.zeros(len(found.stages[stage]), np.int32)
+    for plan, rows in _by_subscription(found, stage):
+        known = np.array([one.number for one in plan.conjunctions], np.int32)
+        numbers[rows] = known[found.stages[stage].conjunction[rows]]
+    return numbers
 
 
 def _by_subscription(found: Found, stage: int) -> Iterator[tuple[SubscriptionPlan, Array]]:

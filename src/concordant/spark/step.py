@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from concordant.correlate.columns import Array, Batch
+from concordant.correlate.found import Found
 from concordant.correlate.kernel import Kernel
 from concordant.errors import UsageError
 from concordant.files.arrow import texts_of
@@ -97,7 +98,7 @@ class Bucket:
             self.counts["events"] += len(batch)
             table = self._heard(found_table(self.job, found))
             if table.num_rows:
-                self._count(table)
+                self._count(found)
                 answers.append(table)
         return answers
 
@@ -120,9 +121,12 @@ class Bucket:
         unheard = pa.compute.is_in(relations.column("subscription"), muted)
         return relations.filter(pa.compute.invert(unheard))
 
-    def _count(self, relations: Any) -> None:
-        for one in relations.column("subscription").value_counts().to_pylist():
-            self.counts[f"{RELATIONS}{one['values']}"] += one["counts"]
+    def _count(self, found: Found) -> None:
+        for stage, records in enumerate(found.stages):
+            for place, count in enumerate(np.bincount(records.subscription).tolist()):
+                name = found.plan.subscriptions[found.first[stage] + place].name
+                if count and name not in self.job.muted:
+                    self.counts[f"{RELATIONS}{name}"] += count
 
     def _without_repeats(self, index: int, batch: Batch) -> tuple[Batch, list[Rejected]]:
         """Events whose place in the order another has already cannot be told apart: set aside."""
