@@ -136,22 +136,25 @@ class Job:
         """
         found = replace(self, shape="slots" if self.slots else "relations")
         chosen = frozenset(select)
-        for name in sorted(chosen - set(found.selectable)):
-            raise UsageError(
-                f"select has '{name}', which relations of this question do not have",
-                hint=f"one of {', '.join(found.selectable)}",
-            )
+        known = found.selectable
+        for name in sorted(chosen):
+            column, _, field = name.partition(".")
+            fields = known.get(column, ())
+            if column not in known or (field and field not in fields):
+                rest = [f"{column}.{one}" for one in fields] if fields else list(known)
+                raise UsageError(
+                    f"select has '{name}', which relations of this question do not have",
+                    hint=f"one of {', '.join(rest)}",
+                )
         return replace(found, select=chosen)
 
     @property
-    def selectable(self) -> tuple[str, ...]:
-        """What there is to select: columns, and fields of those that hold events."""
+    def selectable(self) -> dict[str, tuple[str, ...]]:
+        """What there is to select: columns, with the fields of those that hold events."""
+        head: dict[str, tuple[str, ...]] = dict.fromkeys(HEAD, ())
         if self.shape == "slots":
-            events = {slot.name: [name for name, _ in slot.fields] for slot in self.slots}
-        else:
-            events = {"events": [*OWN_FIELDS, *(field for field, _ in self.fields)]}
-        inner = [f"{name}.{field}" for name, fields in events.items() for field in fields]
-        return (*HEAD, *events, *inner)
+            return head | {s.name: tuple(name for name, _ in s.fields) for s in self.slots}
+        return head | {"events": (*OWN_FIELDS, *(field for field, _ in self.fields))}
 
     def is_made(self, column: str, field: str = "") -> bool:
         """Is a column of relations wanted, or one field of it?"""

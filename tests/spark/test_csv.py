@@ -1,0 +1,336 @@
+"""CSV files read by the workers: every cell is what Spark's own reader makes of it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from concordant.errors import UsageError
+from concordant.spark import correlate, explain
+from concordant.spark.csv import CsvFile, Layout, fit, pieces
+from tests.spark.frames import collected
+
+CELLS = {
+    "bigint": [
+        *(
+            "0",
+            "-0",
+            "7",
+            "+7",
+            "007",
+            "-12",
+            "1234567",
+            "12345678",
+            "123456789",
+            "1772443800001000",
+        ),
+        *(
+            "999999999999999999",
+            "1000000000000000000",
+            "9223372036854775807",
+            "9223372036854775808",
+        ),
+        *("-9223372036854775808", "-9223372036854775809", "1.0", "1.", "1e3", "0x10", "1_000", "-"),
+        *("+", "--1", " 7", "7 ", "\u00a07", "٣", "12٣", "𝟗", "1234567a", "12345678a", "12345678/"),
+        *("1234567:", "", " ", "null", "NaN", "12 34", "１２"),
+    ],
+    "double": [
+        *(
+            "0",
+            "-0",
+            "-0.0",
+            "1.5",
+            "162.26",
+            "-3.25",
+            "0.1",
+            "123456789012345",
+            "0.000000000000001",
+        ),
+        *(
+            "1234567890123456",
+            "12345678.12345678",
+            "9007199254740993",
+            "0.30000000000000004",
+            "1e5",
+        ),
+        *(
+            "1E-5",
+            "1e400",
+            "-1e400",
+            "4.9e-324",
+            "2.2250738585072014e-308",
+            "1.",
+            ".5",
+            "-.5",
+            ".",
+            "+2",
+        ),
+        *(
+            "1d",
+            "1f",
+            "1.5D",
+            "1.5F",
+            "0x1p3",
+            "0x.8p1",
+            "0x1p9999",
+            "0x1",
+            "NaN",
+            "-NaN",
+            "+NaN",
+            "Inf",
+        ),
+        *(
+            "-Inf",
+            "+Inf",
+            "Infinity",
+            "-Infinity",
+            "+Infinity",
+            "nan",
+            "inf",
+            " 1.5",
+            "1.5 ",
+            "\u00a01",
+        ),
+        *(
+            "1,5",
+            "1_0",
+            "",
+            " ",
+            "abc",
+            "1e",
+            "1e+",
+            "--1",
+            "٣",
+            "1.5.5",
+            "12345678.",
+            "3.14159265358979",
+        ),
+        *("1dd", "f", "1e5f", "0X1P-2d", "\t1.5"),
+    ],
+    "boolean": [
+        "true",
+        "false",
+        "True",
+        "FALSE",
+        "tRuE",
+        "1",
+        "0",
+        "yes",
+        "",
+        " true",
+        "true ",
+        "t",
+    ],
+    "string": [
+        "a",
+        "A b",
+        " ",
+        "",
+        "ä",
+        "日本",
+        "null",
+        "'x'",
+        "a\\b",
+        "#x",
+        " lead",
+        "trail ",
+        "é" * 40,
+    ],
+    "int": ["2147483647", "2147483648", "-2147483648", "-2147483649", "5", "x", "+5", ""],
+    "smallint": ["32767", "32768", "-32768", "-32769", "5", ""],
+    "tinyint": ["127", "128", "-128", "-129", "5", ""],
+}
+
+
+def _schema(types: list[str]) -> str:
+    return ", ".join(f"c{number} {kind}" for number, kind in enumerate(types))
+
+
+def _by_spark(spark: Any, path: Path, types: list[str], **options: Any) -> list[tuple[Any, ...]]:
+    frame = spark.read.options(**options).schema(_schema(types)).csv(str(path))
+    return [tuple(row) for row in frame.collect()]
+
+
+def _by_us(path: Path, types: list[str], **options: Any) -> list[tuple[Any, ...]]:
+    names = tuple(f"c{number}" for number in range(len(types)))
+    layout = Layout(names, tuple(types), options.get("sep", ","), bool(options.get("header")))
+    file = fit(str(path))
+    assert isinstance(file, CsvFile), file
+    found = []
+    for piece in pieces(file, layout, names, row_count=7):
+        found += [tuple(row.values()) for row in piece.to_pylist()]
+    return found
+
+
+def _comparable(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """NaN equals itself, and the two zeros differ."""
+    return [tuple(repr(value) for value in row) for row in rows]
+
+
+@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["lf", "crlf"])
+def test_every_cell_is_what_spark_reads(spark: Any, tmp_path: Path, kind: str, end: str) -> None:
+    separator = ";"
+    lines = [f"{n};{cell};{cell}" for n, cell in enumerate(CELLS[kind]) if separator not in cell]
+    path = tmp_path / "cells.csv"
+    path.write_bytes(end.join(lines).encode())
+    types = ["bigint", kind, kind]
+    expected = _by_spark(spark, path, types, sep=separator)
+    assert _comparable(_by_us(path, types, sep=separator)) == _comparable(expected)
+    assert len(expected) == len(lines)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_lines_of_any_length_are_what_spark_reads(spark: Any, tmp_path: Path, seed: int) -> None:
+    rng = Random(seed)
+    separator = rng.choice([",", ";", "|", "\t"])
+    types = [rng.choice(list(CELLS)) for _ in range(rng.randint(1, 6))]
+    lines = []
+    for _ in range(200):
+        if rng.random() < 0.05:
+            lines.append(rng.choice(["", " ", "\t", "  \t ", separator, separator * 2]))
+            continue
+        cells = [rng.choice(CELLS[kind]) for kind in types]
+        cells = [cell.replace(separator, "") for cell in cells]
+        if rng.random() < 0.1:
+            cells = cells[: rng.randint(1, len(cells))]
+        elif rng.random() < 0.1:
+            cells += ["more"] * rng.randint(1, 3)
+        lines.append(separator.join(cells))
+    header = rng.random() < 0.5
+    text = rng.choice(["\n", "\r\n"]).join(lines) + rng.choice(["", "\n", "\n\n"])
+    (tmp_path / "lines.csv").write_bytes(text.encode())
+    options = {"sep": separator, "header": header}
+    expected = _by_spark(spark, tmp_path / "lines.csv", types, **options)
+    assert _comparable(_by_us(tmp_path / "lines.csv", types, **options)) == _comparable(expected)
+    assert len(expected) > 100
+
+
+def test_reals_of_up_to_fifteen_digits_are_exact(tmp_path: Path) -> None:
+    rng = Random(1)
+    texts = []
+    for _ in range(20_000):
+        digits = str(rng.randrange(10 ** rng.randint(1, 17)))
+        point = rng.randint(1, len(digits))
+        texts.append(f"{rng.choice(['', '-'])}{digits[:point]}.{digits[point:] or '0'}")
+    (tmp_path / "reals.csv").write_text("\n".join(texts))
+    found = [row[0] for row in _by_us(tmp_path / "reals.csv", ["double"])]
+    assert [value.hex() for value in found] == [float(text).hex() for text in texts]
+    assert not any(math.isnan(value) for value in found)
+
+
+def test_files_that_cannot_just_be_cut_are_left_to_spark(tmp_path: Path) -> None:
+    for name, data, reason in [
+        ("quoted.csv", b'1,"a"\n', "has quotes"),
+        ("late.csv", b"1234567890,\n" * 9 + b'"', "has quotes"),
+        ("zero.csv", b"1,a\0b\n", "has quotes"),
+        ("mac.csv", b"1,a\r2,b\r", "carriage returns"),
+        ("stray.csv", b"1,a\r\r\n", "carriage returns"),
+        ("latin.csv", "1,ä\n".encode("latin-1"), "is no plain UTF-8"),
+        ("cut.csv", "1,ä".encode()[:-1], "is no plain UTF-8"),
+        ("mark.csv", b"\xef\xbb\xbf1,a\n", "is no plain UTF-8"),
+        ("packed.csv.gz", b"1,a\n", "may be compressed"),
+    ]:
+        (tmp_path / name).write_bytes(data)
+        found = fit(str(tmp_path / name))
+        assert isinstance(found, str) and reason in found, (name, found)
+    (tmp_path / "empty.csv").write_bytes(b"")
+    assert _by_us(tmp_path / "empty.csv", ["bigint"]) == []
+
+
+SCHEMA = "topic string, source string, seq bigint, time bigint, k string, v double"
+QUESTION = (
+    "one: A then B partition by k\ntwo: A[1].v < A[2].v\nthree: B then A partition by source, k"
+)
+
+
+def _events(folder: Path, *, header: bool = False) -> Path:
+    rng = Random(3)
+    for part in range(2):
+        lines = ["topic,source,seq,time,k,v"] if header else []
+        for number in range(150):
+            source = rng.choice(["x", "y"])
+            cells = [rng.choice("ABC"), source, 2 * number + part, rng.randrange(100)]
+            lines.append(",".join(map(str, [*cells, rng.choice(["p", "q", "ä", ""]), number % 7])))
+        (folder / f"{part}.csv").write_text("\n".join(lines))
+    return folder
+
+
+@pytest.mark.parametrize("header", [False, True])
+def test_relations_are_the_same_whoever_reads(spark: Any, tmp_path: Path, header: bool) -> None:
+    folder = _events(tmp_path, header=header)
+    frame = spark.read.schema(SCHEMA).option("header", header).csv(str(folder))
+    for question in (QUESTION, "A then B partition by k", "A then C"):
+        assert "read by the workers" in explain(frame, question)
+        by_spark = collected(correlate(frame, question, scan="jvm"))
+        assert collected(correlate(frame, question, scan="worker")) == by_spark
+        assert len(by_spark) > 10
+
+
+def test_rows_that_cannot_be_events_are_told_alike(spark: Any, tmp_path: Path) -> None:
+    from concordant.spark.correlate import ask
+
+    lines = ["A,x,1,1", "B,x,2,2", ",x,3,3", "A,,5,5", "A,x,no,7", "A,x,8,never", "A,x", "Z,y,9,9"]
+    (tmp_path / "rows.csv").write_text("\n".join(lines))
+    frame = spark.read.schema("topic string, source string, seq bigint, time bigint")
+    written = frame.csv(str(tmp_path / "rows.csv"))
+    told = {}
+    for scan in ("jvm", "worker"):
+        answers = ask(written, "A then B", bad="skip").answers(scan).toArrow().to_pylist()
+        told[scan] = sorted(str(row) for row in answers if row["what"] != "counts")
+    assert told["worker"] == told["jvm"]
+    assert sum("'what': 'bad'" in row for row in told["worker"]) == 5
+
+
+def test_the_reason_why_spark_reads_can_be_read(spark: Any, tmp_path: Path) -> None:
+    folder = _events(tmp_path)
+
+    def reason(schema: str = SCHEMA, **options: Any) -> str:
+        return explain(spark.read.options(**options).schema(schema).csv(str(folder)), "A then B")
+
+    assert "with the option mode" in reason(mode="DROPMALFORMED")
+    assert "its separator is 'x'" in reason(sep="x")
+    assert "its headers are to be checked" in reason(enforceSchema=False)
+    assert "Spark keeps rows that cannot be read" in reason(f"{SCHEMA}, _corrupt_record string")
+    assert "has the type timestamp" in reason(SCHEMA.replace("time bigint", "time timestamp"))
+    assert "its times are text" in reason(SCHEMA.replace("time bigint", "time string"))
+    (folder / "2.csv").write_text('"A",x,1,1,p,1')
+    assert "2.csv has quotes" in reason()
+
+
+def test_a_file_that_changes_before_it_is_read_is_refused(spark: Any, tmp_path: Path) -> None:
+    folder = _events(tmp_path)
+    found = correlate(spark.read.schema(SCHEMA).csv(str(folder)), "A then B", scan="worker")
+    with (folder / "1.csv").open("a") as file:
+        file.write('\nA,x,1000,1000,"p",1')
+    from concordant.spark.session import explained
+
+    with pytest.raises(Exception, match="has changed") as raised:
+        found.collect()
+    told = explained(raised.value)
+    assert isinstance(told, UsageError) and "make the DataFrame anew" in told.hint
+
+
+def test_of_lines_that_are_not_chosen_nothing_else_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join(f"{n},{n % 3},{n / 4}" for n in range(100)))
+    file = fit(str(path))
+    assert isinstance(file, CsvFile)
+    layout = Layout(("a", "b", "c"), ("bigint", "string", "double"))
+    seen = 0
+
+    def chosen(table: Any) -> Any:
+        nonlocal seen
+        assert table.column_names == ["b"]
+        seen += table.num_rows
+        return pa.compute.equal(table.column("b").cast(pa.string()), "1").to_numpy()
+
+    found = pieces(file, layout, ["c", "a"], row_count=9, by=["b"], chosen=chosen)
+    rows = [row for piece in found for row in piece.to_pylist()]
+    assert rows == [{"c": n / 4, "a": n} for n in range(100) if n % 3 == 1]
+    assert seen == 100
