@@ -69,6 +69,15 @@ def unusual(data):
     return found
 
 
+@njit(cache=True)
+def has_stray_return(data):
+    """Is there a carriage return that no line feed follows?"""
+    for at in range(len(data)):
+        if data[at] == _RETURN and (at + 1 == len(data) or data[at + 1] != _FEED):
+            return True
+    return False
+
+
 @njit(cache=True, inline="always")
 def _with_zero(word):
     """Not zero if one of eight bytes is; they are looked at together."""

@@ -34,6 +34,7 @@ from concordant.spark.cells import (
     TEXT,
     code,
     gather,
+    has_stray_return,
     lines,
     read,
     unusual,
@@ -88,10 +89,10 @@ def fit(path: str) -> CsvFile | str:
         if not status.st_size:
             return found
         with _mapped(file) as data:
-            kind = unusual(np.frombuffer(data, np.uint8))
+            kind = unusual(_bytes(data))
             if kind & QUOTED:
                 return f"{Path(path).name} has quotes"
-            if kind & RETURNS and not _returns_end_lines(data):
+            if kind & RETURNS and has_stray_return(_bytes(data)):
                 return f"{Path(path).name} has carriage returns within its lines"
             if kind & BEYOND_ASCII and (data[: len(_MARK)] == _MARK or not _is_utf8(data)):
                 return f"{Path(path).name} is no plain UTF-8"
@@ -102,13 +103,8 @@ def _mapped(file: Any) -> mmap.mmap:
     return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def _returns_end_lines(data: mmap.mmap) -> bool:
-    at = data.find(b"\r")
-    while at >= 0:
-        if data[at + 1 : at + 2] != b"\n":
-            return False
-        at = data.find(b"\r", at + 1)
-    return True
+def _bytes(data: mmap.mmap) -> Array:
+    return np.frombuffer(data, np.uint8)
 
 
 def _is_utf8(data: mmap.mmap) -> bool:
@@ -148,7 +144,7 @@ def pieces(
                 f"{file.path} has changed since it was looked at",
                 hint="make the DataFrame anew, from files that stay as they are",
             )
-        data = np.frombuffer(_mapped(opened), np.uint8)
+        data = _bytes(_mapped(opened))
     at, _ = lines(data, 0, np.zeros(1, np.int64)) if layout.header else (0, 0)
     wanted, told = (_Cells(data, layout, names, row_count) for names in (columns, by))
     starts = np.zeros(row_count, np.int64)
