@@ -159,7 +159,7 @@ def _by_spark(spark: Any, path: Path, types: list[str], **options: Any) -> list[
 def _by_us(path: Path, types: list[str], **options: Any) -> list[tuple[Any, ...]]:
     names = tuple(f"c{number}" for number in range(len(types)))
     layout = Layout(names, tuple(types), options.get("sep", ","), bool(options.get("header")))
-    file = fit(str(path))
+    file = fit(str(path), layout, names)
     assert isinstance(file, CsvFile), file
     found = []
     for piece in pieces(file, layout, names, row_count=7):
@@ -237,10 +237,80 @@ def test_files_that_cannot_just_be_cut_are_left_to_spark(tmp_path: Path) -> None
         ("packed.csv.gz", b"1,a\n", "may be compressed"),
     ]:
         (tmp_path / name).write_bytes(data)
-        found = fit(str(tmp_path / name))
+        found = fit(str(tmp_path / name), Layout((), ()), ())
         assert isinstance(found, str) and reason in found, (name, found)
     (tmp_path / "empty.csv").write_bytes(b"")
     assert _by_us(tmp_path / "empty.csv", ["bigint"]) == []
+
+
+TIMES = [
+    *("2026-03-02T09:00:00Z", "2026-03-02 09:00:00Z", "1969-12-31T23:59:59.999999Z"),
+    *(
+        "1970-01-01T00:00:00Z",
+        "2000-02-29T12:34:56.7Z",
+        "2024-02-29 23:59:59.12Z",
+        "0001-01-01T00:00:00Z",
+    ),
+    *("9999-12-31T23:59:59.999999Z", "1900-02-28T00:00:00Z", "2026-03-02T09:00:00+01:00"),
+    *("2026-03-02T09:00:00.000001-11:30", "1582-10-10T00:00:00Z", "2026-12-31T23:00:00-02:00"),
+    *(
+        "2026-04-30T00:00:00Z",
+        "2026-07-31T00:00:00Z",
+        "2026-08-31T00:00:00Z",
+        "2026-09-30T00:00:00Z",
+    ),
+]
+ZONELESS = ["2026-03-02T09:00:00", "2026-03-02 09:00:00.25", "2026-11-30T23:59:59.5"]
+UNLIKE = [
+    *("2026-03-02", "2026-03-02T09:00Z", "2026-3-2T09:00:00Z", "2026-02-29T00:00:00Z", "now", "7"),
+    *(
+        "2026-13-01T00:00:00Z",
+        "2026-04-31T00:00:00Z",
+        "2026-03-02T24:00:00Z",
+        "2026-03-02T09:60:00Z",
+    ),
+    *(
+        "2026-03-02T09:00:00.Z",
+        "2026-03-02T09:00:00.1234567Z",
+        "2026-03-02T09:00:00 Z",
+        "T09:00:00",
+    ),
+    *("2026-03-02T09:00:00+1:00", "2026-03-02T09:00:00+19:00", "2026-03-02T09:00:00Europe/Berlin"),
+    *(
+        "0000-01-01T00:00:00Z",
+        "2026-03-02T09:00:00z",
+        " 2026-03-02T09:00:00Z",
+        "2026-03-02t09:00:00Z",
+    ),
+]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+@pytest.mark.parametrize("kind", ["timestamp", "string"])
+def test_times_as_text_are_the_instants_that_spark_reads(
+    spark: Any, tmp_path: Path, kind: str, zone: str
+) -> None:
+    known = [*TIMES, *(ZONELESS if kind == "string" or zone == "UTC" else [])]
+    lines = [f"A,x,{n},{cell},{cell}" for n, cell in enumerate(known)]
+    path = tmp_path / "times.csv"
+    path.write_text("\n".join(lines))
+    schema = f"topic string, source string, seq bigint, time {kind}, when {kind}"
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        frame = spark.read.schema(schema).csv(str(path))
+        when = "unix_micros(A.when)" if kind == "timestamp" else "A.when"
+        shown = {}
+        for scan in ("jvm", "worker"):
+            found = correlate(frame, "A", scan=scan, attributes="*")
+            rows = found.selectExpr("A.seq", "unix_micros(at)", "unix_micros(A.time)", when)
+            shown[scan] = sorted(tuple(row) for row in rows.collect())
+        assert shown["worker"] == shown["jvm"]
+        assert len(shown["jvm"]) == len(known)
+        for cell in [*UNLIKE, *ZONELESS] if len(known) == len(TIMES) else UNLIKE:
+            path.write_text("\n".join([*lines, f"A,x,99,{cell},"]))
+            assert "has times in 'time' unlike" in explain(frame, "A"), cell
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
 SCHEMA = "topic string, source string, seq bigint, time bigint, k string, v double"
@@ -297,8 +367,9 @@ def test_the_reason_why_spark_reads_can_be_read(spark: Any, tmp_path: Path) -> N
     assert "its separator is 'x'" in reason(sep="x")
     assert "its headers are to be checked" in reason(enforceSchema=False)
     assert "Spark keeps rows that cannot be read" in reason(f"{SCHEMA}, _corrupt_record string")
-    assert "has the type timestamp" in reason(SCHEMA.replace("time bigint", "time timestamp"))
-    assert "its times are text" in reason(SCHEMA.replace("time bigint", "time string"))
+    for kind in ("timestamp", "string"):
+        assert "has times in 'time' unlike" in reason(SCHEMA.replace("time bigint", f"time {kind}"))
+    assert "has the type date" in reason(SCHEMA.replace("time bigint", "time date"))
     (folder / "2.csv").write_text('"A",x,1,1,p,1')
     assert "2.csv has quotes" in reason()
 
@@ -319,9 +390,9 @@ def test_a_file_that_changes_before_it_is_read_is_refused(spark: Any, tmp_path: 
 def test_of_lines_that_are_not_chosen_nothing_else_is_read(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("\n".join(f"{n},{n % 3},{n / 4}" for n in range(100)))
-    file = fit(str(path))
-    assert isinstance(file, CsvFile)
     layout = Layout(("a", "b", "c"), ("bigint", "string", "double"))
+    file = fit(str(path), layout, layout.fields)
+    assert isinstance(file, CsvFile)
     seen = 0
 
     def chosen(table: Any) -> Any:

@@ -13,8 +13,11 @@ from numba import njit
 
 from concordant.correlate.compiled.jit import bool_pointer_at
 
-SKIPPED, INTEGER, REAL, BOOLEAN, TEXT = range(5)
-"""What a field of a line is read as."""
+SKIPPED, INTEGER, REAL, BOOLEAN, TEXT, INSTANT, ZONED = range(7)
+"""What a field of a line is read as; an instant without a zone is UTC, or is not plain."""
+
+NO_INSTANT = -(1 << 63)
+"""Stands for a text that is no instant in its plain form."""
 
 QUOTED, RETURNS, BEYOND_ASCII = 1, 2, 4
 """What is unusual in the bytes of a file: quotes or zeros; carriage returns; more than ASCII."""
@@ -33,6 +36,13 @@ _TENS = 10.0 ** np.arange(_REAL_DIGITS + 1)
 
 _MINUS, _POINT, _ZERO, _NINE = ord("-"), ord("."), ord("0"), ord("9")
 _FEED, _RETURN, _BLANK, _QUOTE = ord("\n"), ord("\r"), ord(" "), ord('"')
+_T, _Z, _COLON, _PLUS = ord("T"), ord("Z"), ord(":"), ord("+")
+_SECONDS_END = len("2026-03-02T09:00:00")
+_OFFSET_LENGTH = len("+01:00")
+_OFFSET_HOURS = 18
+"""No offset has so many; Java takes none beyond it."""
+_DAYS_BEFORE_1970 = 719_468
+"""From the first of March of the year 0."""
 _ASCII_MAX = 127
 _EACH = 0x0101010101010101
 _HIGH = 0x8080808080808080
@@ -186,7 +196,11 @@ def read(data, starts, separator, kinds, numbers, reals, lengths, valid, odd):
                     truth = _truth(text, start, length)
                     numbers[wanted, row] = truth == 1
                     valid[wanted, row] = truth >= 0
-                elif not plain and length:
+                elif kind in (INSTANT, ZONED):
+                    instant = _instant(text, start, length, kind == INSTANT)
+                    numbers[wanted, row] = instant
+                    plain = instant != NO_INSTANT
+                if kind not in (TEXT, BOOLEAN) and not plain and length:
                     odd[0, odd_count], odd[1, odd_count] = wanted, row
                     odd[2, odd_count], odd[3, odd_count] = start, length
                     odd_count += 1
@@ -241,6 +255,68 @@ def _truth(data, start, length):
         if data[start + at] | 32 != letters[at]:
             return -1
     return truth
+
+
+@njit(cache=True)
+def _instant(text, start, length, zone_may_lack):
+    """Microseconds since 1970 of `2026-03-02T09:00:00.5Z`, also with an offset for the Z."""
+    end = start + length
+    if length < _SECONDS_END or text[start + 4] != _MINUS or text[start + 7] != _MINUS:
+        return NO_INSTANT
+    if text[start + 10] != _T and text[start + 10] != _BLANK:
+        return NO_INSTANT
+    if text[start + 13] != _COLON or text[start + 16] != _COLON:
+        return NO_INSTANT
+    century, year = _two(text, start), _two(text, start + 2)
+    month, day = _two(text, start + 5), _two(text, start + 8)
+    hour, minute, second = _two(text, start + 11), _two(text, start + 14), _two(text, start + 17)
+    if min(century, year, hour, minute, second) < 0 or not 1 <= month <= 12:
+        return NO_INSTANT
+    year += 100 * century
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    last = 28 + leap if month == 2 else 30 + (month + month // 8) % 2
+    if year < 1 or not 1 <= day <= last or hour > 23 or minute > 59 or second > 59:
+        return NO_INSTANT
+    at = start + _SECONDS_END
+    micros, scale = 0, 1_000_000
+    if at < end and text[at] == _POINT:
+        at += 1
+        while at < end and scale > 1 and _ZERO <= text[at] <= _NINE:
+            micros = 10 * micros + (text[at] - _ZERO)
+            scale //= 10
+            at += 1
+        if scale == 1_000_000:
+            return NO_INSTANT
+    minutes = 0
+    if at == end:
+        if not zone_may_lack:
+            return NO_INSTANT
+    elif end - at == 1 and text[at] == _Z:
+        pass
+    elif end - at == _OFFSET_LENGTH and text[at + 3] == _COLON:
+        hours, minutes = _two(text, at + 1), _two(text, at + 4)
+        if not 0 <= hours < _OFFSET_HOURS or not 0 <= minutes < 60:
+            return NO_INSTANT
+        minutes += 60 * hours
+        if text[at] == _PLUS:
+            minutes = -minutes
+        elif text[at] != _MINUS:
+            return NO_INSTANT
+    else:
+        return NO_INSTANT
+    # Years that begin in March: the day that some have more is then their last.
+    shifted = year - (month <= 2)
+    days = 365 * shifted + shifted // 4 - shifted // 100 + shifted // 400
+    days += (153 * ((month + 9) % 12) + 2) // 5 + day - 1 - _DAYS_BEFORE_1970
+    seconds = ((24 * days + hour) * 60 + minute + minutes) * 60 + second
+    return seconds * 1_000_000 + micros * scale
+
+
+@njit(cache=True, inline="always")
+def _two(text, at):
+    """The number of two digits, or a negative one."""
+    tens, ones = np.int64(text[at]) - _ZERO, np.int64(text[at + 1]) - _ZERO
+    return 10 * tens + ones if 0 <= tens <= 9 and 0 <= ones <= 9 else -1
 
 
 @njit(cache=True)

@@ -21,10 +21,11 @@ import numpy as np
 import pyarrow as pa
 
 from concordant.correlate.columns import Array
-from concordant.errors import UsageError
+from concordant.errors import InvariantViolation, UsageError
 from concordant.spark.cells import (
     BEYOND_ASCII,
     BOOLEAN,
+    INSTANT,
     INTEGER,
     ODD_FIELDS,
     QUOTED,
@@ -32,6 +33,7 @@ from concordant.spark.cells import (
     RETURNS,
     SKIPPED,
     TEXT,
+    ZONED,
     code,
     gather,
     has_stray_return,
@@ -53,11 +55,17 @@ TYPES = {
     "bigint": (INTEGER, pa.int64(), 64),
     "double": (REAL, pa.float64(), 0),
     "string": (TEXT, pa.string(), 0),
+    "instant": (INSTANT, pa.timestamp("us", "UTC"), 0),
+    "zoned": (ZONED, pa.timestamp("us", "UTC"), 0),
 }
-"""Types of Spark: how their cells are read, as what, and within how many bits."""
+"""Types of Spark: how their cells are read, as what, and within how many bits. Two have names of
+our own: times that are UTC where they name no zone, and times that have to name one."""
+
+_TIMES = ("instant", "zoned")
 
 _MARK = b"\xef\xbb\xbf"
 _CHUNK = 1 << 20
+_LOOK = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -79,8 +87,8 @@ class CsvFile:
     changed_ns: int
 
 
-def fit(path: str) -> CsvFile | str:
-    """The file, to be read by the loops of `cells`; or why it is not."""
+def fit(path: str, layout: Layout, columns: Sequence[str]) -> CsvFile | str:
+    """The file, of which these columns are to be read by the loops of `cells`; or why not."""
     if Path(path).suffix.lower() not in SUFFIXES:
         return f"{Path(path).name} may be compressed"
     with Path(path).open("rb") as file:
@@ -96,7 +104,32 @@ def fit(path: str) -> CsvFile | str:
                 return f"{Path(path).name} has carriage returns within its lines"
             if kind & BEYOND_ASCII and (data[: len(_MARK)] == _MARK or not _is_utf8(data)):
                 return f"{Path(path).name} is no plain UTF-8"
+            if odd := _column_with_odd_times(_bytes(data), layout, columns):
+                return f"{Path(path).name} has times in '{odd}' unlike 2026-03-02T09:00:00Z"
     return found
+
+
+def _column_with_odd_times(data: Array, layout: Layout, columns: Sequence[str]) -> str:
+    """A column of times of which a cell is in no plain form: how Spark reads it is its own."""
+    kinds = dict(zip(layout.fields, layout.types, strict=True))
+    times = [name for name in columns if kinds[name] in _TIMES]
+    if not times:
+        return ""
+    cells = _Cells(data, layout, times, _LOOK)
+    for starts in _lines(data, layout, _LOOK):
+        for column, *_ in cells.read(starts):
+            return cells.names[column]
+    return ""
+
+
+def _lines(data: Array, layout: Layout, row_count: int) -> Iterator[Array]:
+    """Where lines begin, so many at a time; without the header."""
+    at, _ = lines(data, 0, np.zeros(1, np.int64)) if layout.header else (0, 0)
+    starts = np.zeros(row_count, np.int64)
+    while at < len(data):
+        at, count = lines(data, at, starts)
+        if count:
+            yield starts[:count]
 
 
 def _mapped(file: Any) -> mmap.mmap:
@@ -145,13 +178,9 @@ def pieces(
                 hint="make the DataFrame anew, from files that stay as they are",
             )
         data = _bytes(_mapped(opened))
-    at, _ = lines(data, 0, np.zeros(1, np.int64)) if layout.header else (0, 0)
     wanted, told = (_Cells(data, layout, names, row_count) for names in (columns, by))
-    starts = np.zeros(row_count, np.int64)
-    while at < len(data):
-        at, count = lines(data, at, starts)
-        mine = starts[:count]
-        if chosen is not None and count:
+    for mine in _lines(data, layout, row_count):
+        if chosen is not None:
             mine = mine[chosen(told.table(mine))]
         if len(mine):
             yield wanted.table(mine)
@@ -165,7 +194,7 @@ class _Cells:
         self._separator = ord(layout.separator)
         self._columns = list(columns)
         places = [number for number, name in enumerate(layout.fields) if name in columns]
-        self._names = [layout.fields[place] for place in places]
+        self.names = [layout.fields[place] for place in places]
         self._types = [layout.types[place] for place in places]
         self._kinds = np.full(max(places, default=-1) + 1, SKIPPED, np.int8)
         self._kinds[places] = [TYPES[one][0] for one in self._types]
@@ -178,6 +207,13 @@ class _Cells:
 
     def table(self, starts: Array) -> Any:
         """The columns of the lines that begin at some places."""
+        for cell in self.read(starts):
+            self._read_odd(*cell)
+        arrays = {name: self._array(k, len(starts)) for k, name in enumerate(self.names)}
+        return pa.table({name: arrays[name] for name in self._columns})
+
+    def read(self, starts: Array) -> list[list[int]]:
+        """Read the cells of lines; those that are odd, as `cells` points at them."""
         odd_count = read(
             self._data,
             starts,
@@ -189,15 +225,15 @@ class _Cells:
             self._valid,
             self._odd,
         )
-        for cell in self._odd[:, :odd_count].T.tolist():
-            self._read(*cell)
-        arrays = {name: self._array(k, len(starts)) for k, name in enumerate(self._names)}
-        return pa.table({name: arrays[name] for name in self._columns})
+        found: list[list[int]] = self._odd[:, :odd_count].T.tolist()
+        return found
 
-    def _read(self, column: int, row: int, start: int, length: int) -> None:
+    def _read_odd(self, column: int, row: int, start: int, length: int) -> None:
         """A number in a form of its own, by the rules of Java."""
         text = bytes(self._data[start : start + length]).decode()
         kind = self._types[column]
+        if kind in _TIMES:
+            raise InvariantViolation(f"the file was looked at, and has the time {text!r}")
         value = real_of(text) if kind == "double" else integer_of(text)
         self._valid[column, row] = value is not None
         (self._reals if kind == "double" else self._numbers)[column, row] = value or 0
@@ -212,8 +248,11 @@ class _Cells:
             beyond = 1 << (bits - 1)
             valid = valid & (-beyond <= values) & (values < beyond)
             values = np.where(valid, values, 0)
+        # Copied: the next lines are read into the same arrays.
+        whole = kind in (BOOLEAN, INTEGER)
+        values = values.astype(arrow.to_pandas_dtype()) if whole else values.copy()
         mask = None if valid.all() else ~valid
-        return pa.array(values.astype(arrow.to_pandas_dtype()), arrow, mask=mask)
+        return pa.array(values, arrow, mask=mask)
 
     def _texts(self, column: int, count: int) -> Any:
         starts, lengths = self._numbers[column, :count], self._lengths[column, :count]

@@ -70,6 +70,10 @@ _TYPES = {
 
 _INSTANT = pa.timestamp("us")
 
+_ZONE = "spark.sql.session.timeZone"
+_UTC = ("UTC", "Etc/UTC", "GMT", "Z")
+"""Zones in which a time without one is what it looks like."""
+
 _CORRUPT = "spark.sql.columnNameOfCorruptRecord"
 """Names the column, if there is one, into which Spark puts a line that it cannot read."""
 
@@ -214,12 +218,14 @@ def _files(given: Input, job: Job) -> Files | str:
         return f"{len(paths)} files are more than {FILE_COUNT_MAX}"
     found = _as_read(given, job, tuple(unquote(one.path) for one in paths), layout)
     known = _TYPES if layout is None else csv.TYPES
+    types = {} if layout is None else dict(zip(layout.fields, layout.types, strict=True))
     for field in _fields(given, found):
         if len(field.path) > 1:
             return f"the column {'.'.join(field.path)} is nested"
-        if field.type.simpleString() not in known:
-            return f"the column {field.path[0]} has the type {field.type.simpleString()}"
-    if given.reserved[TIME].type.simpleString() == "string":
+        kind = field.type.simpleString()
+        if types.get(field.path[0], kind) not in known:
+            return f"the column {field.path[0]} has the type {kind}"
+    if layout is None and given.reserved[TIME].type.simpleString() == "string":
         return "its times are text"
     return found
 
@@ -235,7 +241,15 @@ def _layout(given: Input, relation: Any) -> csv.Layout | str:
     names = tuple(field.name for field in fields)
     if session.conf.get(_CORRUPT) in names:
         return "Spark keeps rows that cannot be read"
-    return csv.Layout(names, tuple(field.dataType.simpleString() for field in fields), *found)
+    types = {field.name: field.dataType.simpleString() for field in fields}
+    zone = session.conf.get(_ZONE)
+    for name, kind in types.items():
+        if kind == "timestamp":
+            types[name] = "instant" if zone in _UTC else "zoned"
+    moment = given.reserved[TIME]
+    if types[moment.path[0]] == "string":
+        types[moment.path[0]] = "instant"
+    return csv.Layout(names, tuple(types[name] for name in names), *found)
 
 
 def _as_read(given: Input, job: Job, paths: tuple[str, ...], layout: csv.Layout | None) -> Files:
@@ -260,7 +274,7 @@ def _looked_at(given: Input, files: Files) -> tuple[Files, int] | str:
         return files, size
     found: list[csv.CsvFile] = []
     for path in files.paths:
-        one = csv.fit(path)
+        one = csv.fit(path, files.layout, files.columns)
         if isinstance(one, str):
             return one
         found.append(one)

@@ -34,7 +34,7 @@ def rows(
     """What the tasks take from a file, in the order of their times; each row is somebody's."""
     table = pa.table({"k": keys, "source": sources, "seq": range(6), "time": [5, 4, 3, 3, 1, 0]})
     # Arrow's writer of Parquet makes no such dictionaries, but files come from anywhere.
-    patch.setattr(scan, "_pieces", lambda path, columns, ids: [table.select(columns)])
+    patch.setattr(scan, "_parquet", lambda path, columns, ids: [table.select(columns)])
     roles = (("source", "source"), ("seq", "seq"), ("time", "time"))
     files = Files(("a file",), "file", "T", roles, (("k", Kind.STRING),))
     found = [in_total_order(rows_of([files], n, task_count, JOB)) for n in range(task_count)]
