@@ -15,6 +15,8 @@ from concordant.transact.client import Triggered
 
 ORDERS = filter_of("Order")
 COUNT = 60
+BEFORE, DURING, AFTER = range(20), range(20, 40), range(40, COUNT)
+"""Orders by when they are sold: before the move begins, beside it, and when it has ended."""
 
 
 async def hand_over(trigger: Triggered, answer: Answer) -> None:
@@ -46,9 +48,9 @@ async def main() -> None:
     await old.subscribe("orders", ORDERS)
     await asyncio.sleep(0.2)
 
-    async def sell() -> None:
+    async def sell(numbers: range) -> None:
         """Each order is a transaction of its own, so it is before the move or after it."""
-        for n in range(COUNT):
+        for n in numbers:
             async with shop.transaction("isolated") as tx:
                 await tx.publish("Order", {"n": n})
             while type(tx.outcome).__name__ == "Aborted":  # it clashed with the move: again
@@ -56,18 +58,19 @@ async def main() -> None:
                     await tx.publish("Order", {"n": n})
 
     async def move() -> str:
-        await asyncio.sleep(0.05)
         async with shop.transaction("isolated") as tx:
             await tx.trigger("new", "Call", {"to": "new"})
             await tx.trigger("old", "Call", {"to": "old"})
         return type(tx.outcome).__name__
 
-    _, moved = await asyncio.gather(sell(), move())
+    await sell(BEFORE)
+    _, moved = await asyncio.gather(sell(DURING), move())
+    await sell(AFTER)
     await asyncio.sleep(0.2)
-    owners = Counter(name for name, _ in got)
     print(f"the move: {moved}")
     print(f"orders: {len(got)} of {COUNT} arrived, {sum(n > 1 for n in got.values())} twice")
-    print(f"before the move at old, after it at new: {owners['old'] > 0 and owners['new'] > 0}")
+    kept = {got["old", n] for n in BEFORE} | {got["new", n] for n in AFTER} == {1}
+    print(f"before the move at old, after it at new: {kept}")
     for door in (shop, old, new):
         await door.stop()
 
