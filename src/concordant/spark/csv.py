@@ -151,8 +151,8 @@ def _is_utf8(data: mmap.mmap) -> bool:
     return True
 
 
-Chosen = Callable[[Any], Array]
-"""Which rows are wanted, by a table of some of their columns."""
+Chosen = Callable[[Any, int], Array]
+"""Which rows are wanted, by a table of some of their columns, maybe of none, and their number."""
 
 
 def pieces(
@@ -178,12 +178,25 @@ def pieces(
                 hint="make the DataFrame anew, from files that stay as they are",
             )
         data = _bytes(_mapped(opened))
-    wanted, told = (_Cells(data, layout, names, row_count) for names in (columns, by))
-    for mine in _lines(data, layout, row_count):
+    told = _Cells(data, layout, by if chosen else (), row_count)
+    rest = _Cells(data, layout, [one for one in columns if one not in told.names], row_count)
+    for starts in _lines(data, layout, row_count):
+        known = told.columns(starts)
         if chosen is not None:
-            mine = mine[chosen(told.table(mine))]
-        if len(mine):
-            yield wanted.table(mine)
+            mine = chosen(pa.table(known), len(starts))
+            starts = starts[mine]
+            known = {name: _filtered(values, mine) for name, values in known.items()}
+        if len(starts):
+            known |= rest.columns(starts)
+            yield pa.table({name: known[name] for name in columns})
+
+
+def _filtered(values: Any, mine: Array) -> Any:
+    """Some rows of a column; of a dictionary much longer than they are, only what they have."""
+    found = values.filter(pa.array(mine))
+    if pa.types.is_dictionary(found.type) and len(found.dictionary) > len(found):
+        return found.dictionary_decode().dictionary_encode()
+    return found
 
 
 class _Cells:
@@ -192,7 +205,6 @@ class _Cells:
     def __init__(self, data: Array, layout: Layout, columns: Sequence[str], row_count: int) -> None:
         self._data = data
         self._separator = ord(layout.separator)
-        self._columns = list(columns)
         places = [number for number, name in enumerate(layout.fields) if name in columns]
         self.names = [layout.fields[place] for place in places]
         self._types = [layout.types[place] for place in places]
@@ -205,12 +217,11 @@ class _Cells:
         self._valid = np.zeros(shape, np.bool_)
         self._odd = np.zeros((ODD_FIELDS, len(places) * row_count), np.int64)
 
-    def table(self, starts: Array) -> Any:
-        """The columns of the lines that begin at some places."""
-        for cell in self.read(starts):
+    def columns(self, starts: Array) -> dict[str, Any]:
+        """The columns of the lines that begin at some places, as Arrow arrays."""
+        for cell in self.read(starts) if self.names else ():
             self._read_odd(*cell)
-        arrays = {name: self._array(k, len(starts)) for k, name in enumerate(self.names)}
-        return pa.table({name: arrays[name] for name in self._columns})
+        return {name: self._array(k, len(starts)) for k, name in enumerate(self.names)}
 
     def read(self, starts: Array) -> list[list[int]]:
         """Read the cells of lines; those that are odd, as `cells` points at them."""

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from concordant.correlate.columns import Array
+from concordant.files.arrow import filled
 from concordant.model.kind import Kind
 from concordant.spark import csv, numbered
 from concordant.spark.job import Job
@@ -49,7 +50,7 @@ BYTES_MAX = 1 << 29
 FILE_COUNT_MAX = 1_000
 """Files whose footers are read before the job starts."""
 
-_PIECE = 1 << 16
+_PIECE = 1 << 17
 
 _CODED = pa.dictionary(pa.int32(), pa.string())
 
@@ -159,11 +160,12 @@ def _chunks(inputs: Sequence[Files], task_count: int, number: int, job: Job) -> 
 
 def rows_of(inputs: Sequence[Files], number: int, task_count: int, job: Job) -> Any:
     """The travelling rows of files that belong to one task."""
-    schema = _scanned_schema(job)
-    found = [schema.empty_table()]
     share = _Share(number, task_count, job)
+    schema = share.schema
+    found = [schema.empty_table()]
     for one in inputs:
-        for rows in (_travelling(one, piece, job) for piece in _pieces(one, share)):
+        for piece in _pieces(one, share):
+            rows = _travelling(one, piece, share, piece.num_rows)
             for index in range(len(job.sets)):
                 kept = rows
                 if one.layout is None or not share.is_told:
@@ -233,7 +235,8 @@ def _files(given: Input, job: Job) -> Files | str:
 def _layout(given: Input, relation: Any) -> csv.Layout | str:
     """How the lines of a CSV file are cut, or what speaks against it."""
     session: Any = given.frame.sparkSession
-    options = dict(session._jvm.scala.jdk.javaapi.CollectionConverters.asJava(relation.options()))
+    told = str(relation.options().mkString("\0"))  # at once: each call to the JVM costs
+    options = dict(one.split(" -> ", 1) for one in told.split("\0") if " -> " in one)
     found = csv.cut_by(options)
     if isinstance(found, str):
         return found
@@ -332,8 +335,8 @@ def _pieces(given: Files, share: _Share) -> Iterator[Any]:
             )
 
 
-def _chosen(given: Files, share: _Share, table: Any) -> Array:
-    return share.of_any_set(_travelling(given, table, share.job, share.columns))
+def _chosen(given: Files, share: _Share, table: Any, count: int) -> Array:
+    return share.of_any_set(_travelling(given, table, share, count, share.columns))
 
 
 def _parquet(path: str, columns: list[str], ids: str) -> Iterator[Any]:
@@ -345,26 +348,29 @@ def _parquet(path: str, columns: list[str], ids: str) -> Iterator[Any]:
             yield pa.table(piece).select(columns)
 
 
-def _travelling(given: Files, table: Any, job: Job, names: Sequence[str] | None = None) -> Any:
-    """Rows of a file in the columns in which they travel, or some; the set is still missing."""
-    schema = _scanned_schema(job)
-    wanted = [name for name in schema.names if name != SET] if names is None else names
-    return pa.table({name: _column(given, table, name, job) for name in wanted})
+def _travelling(
+    given: Files, table: Any, share: _Share, count: int, names: Sequence[str] | None = None
+) -> Any:
+    """Rows of a file in the columns in which they travel, or some; the set is still missing.
+
+    They are so many: a table without columns does not know it.
+    """
+    wanted = [name for name in share.schema.names if name != SET] if names is None else names
+    return pa.table({name: _column(given, table, name, share, count) for name in wanted})
 
 
-def _column(given: Files, table: Any, name: str, job: Job) -> Any:
+def _column(given: Files, table: Any, name: str, share: _Share, count: int) -> Any:
     """One column in which rows travel."""
-    count = table.num_rows
     read = given.read_for(name)
     values = table.column(read[0]) if read else None
     if name == TOPIC:
-        return _codes(given.topic if values is None else values, job, count)
+        return _codes(given.topic if values is None else values, share.job, count)
     if name == SOURCE:
         if values is None:
             codes = pa.array(np.zeros(count, np.int32))
             return pa.DictionaryArray.from_arrays(codes, pa.array([given.name]))
         return _coded(values, blank_is_null=True)
-    kind = _scanned_schema(job).field(name).type
+    kind = share.schema.field(name).type
     if values is None:
         return pa.nulls(count, kind)
     if name == ID:
@@ -430,6 +436,7 @@ class _Share:
 
     def __init__(self, number: int, task_count: int, job: Job) -> None:
         self.number, self.task_count, self.job = number, task_count, job
+        self.schema = _scanned_schema(job)
         keys = [name for index in range(len(job.sets)) for name in key_columns(job, index)]
         self.columns = list(dict.fromkeys([TOPIC, *keys]))
         """Those of travelling rows that say whose they are."""
@@ -455,8 +462,7 @@ def _wanted(rows: Any, one: SubscriptionSet, job: Job) -> Array:
     """Rows of topics that a set reads, and rows without a topic, which somebody has to tell."""
     heard = any(each.name not in job.muted for each in one.subscriptions)
     names = one.topics if heard else ()
-    codes = [code for code, topic in enumerate(job.topics) if topic.name in names]
-    topics = rows.column(TOPIC)
-    wanted = pc.is_in(topics, value_set=pa.array([*codes, None], pa.int32()))
-    found: Array = np.array(wanted.to_numpy())
+    is_wanted = [topic.name in names for topic in job.topics]
+    by_code = np.array([*is_wanted, False, True])  # a topic that nobody asks for; none
+    found: Array = by_code[filled(rows.column(TOPIC), -1).to_numpy()]
     return found

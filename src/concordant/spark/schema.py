@@ -50,11 +50,15 @@ _EPOCH = "timestamp_ntz'1970-01-01 00:00:00'"
 
 @dataclass(frozen=True)
 class Field:
-    """A column, or a part of a struct: how to read it, its Spark type, and where it lies."""
+    """A column, or a part of a struct: its Spark type, and where it lies."""
 
-    column: Column
     type: t.DataType
     path: tuple[str, ...]
+
+    @property
+    def column(self) -> Column:
+        """How Spark reads it. Made when it is asked for: the JVM has to be asked several times."""
+        return F.col(".".join("`" + name.replace("`", "``") + "`" for name in self.path))
 
     @property
     def kind(self) -> Kind | None:
@@ -195,8 +199,7 @@ def _flattened(
                 )
             yield from _flattened(field.dataType, inner, origin)
         else:
-            quoted = ".".join("`" + name.replace("`", "``") + "`" for name in inner)
-            yield dotted, Field(F.col(quoted), field.dataType, inner)
+            yield dotted, Field(field.dataType, inner)
 
 
 _ALLOWED: dict[str, tuple[tuple[type[Any], ...], str, str]] = {
