@@ -1,4 +1,4 @@
-"""Cut into buckets and pieces, or read by tasks, the relations are those of the kernel, in order."""
+"""Cut into buckets, or read from files by tasks, the relations are the kernel's, in its order."""
 
 from __future__ import annotations
 
