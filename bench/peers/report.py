@@ -12,7 +12,7 @@ from rich.table import Table
 from bench.peers.flink import Job
 from bench.peers.flink_session import MATCH, SCAN
 from bench.peers.kernel_side import QUESTION, Run
-from bench.peers.spark_side import WAYS, SparkRun
+from bench.peers.spark_side import TURNS, WARM_UPS, WAYS, SparkRun
 
 MATCHING_GOAL = 100
 END_TO_END_GOAL = 15
@@ -255,6 +255,8 @@ def page(result: Result) -> str:
         matches=f"{result.matches:,}",
         rounds=len(result.pairs[0].rounds),
         turns=len(result.pairs[0].rounds[0].ours),
+        warm_ups=WARM_UPS,
+        spark_turns=TURNS,
         cores=result.cores,
         load=f"{result.load:.1f}",
         versions=versions,
@@ -310,8 +312,10 @@ The scan alone, into a sink that drops the rows:
   way: with the columns that Flink's query selects, dropped (`noop`); with all 28 fields of a
   relation, dropped; all into Parquet; and dropped with the file read by Spark's own CSV reader and
   shuffled by Spark (`scan="jvm"`), as it is where workers cannot read a file. Times are from the
-  call to the last row, planning included, in a session that has run the question just before; the
-  first two ways are taken three times in a row, and the median counts.
+  call to the last row, planning included. The first two ways are taken {warm_ups} times each
+  beforehand, which together lasts no longer than one job of Flink, and then {spark_turns} times in
+  turn, of which the median counts: a JVM compiles itself for the first seconds of work, and Flink's
+  has had them.
 - The start of a JVM is in none of these times. The first question to each took longer than the
   second by: {starts}.
 - {rounds} rounds; in each, the two sides take turns at each parallelism and mode, Flink once and
