@@ -176,6 +176,32 @@ def test_the_choice_and_its_reason_can_be_read(spark: Any, tmp_path: Path) -> No
         correlate(frame, question, scan="perhaps")
 
 
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_file_that_is_gone_or_damaged_is_told_with_its_path(
+    spark: Any, tmp_path: Path, form: str
+) -> None:
+    frame = spark.createDataFrame([("A", "x", 1, 1), ("B", "x", 2, 2)], _SCHEMA)
+    rows = frame.toArrow()
+    for name in ("1", "2"):
+        path = tmp_path / f"{name}.{form}"
+        if form == "parquet":
+            pq.write_table(rows, path)
+        else:
+            path.write_text("A,x,1,1\nB,x,2,2\n")
+    frame = spark.read.schema(frame.schema).format(form).load(str(tmp_path))
+    found = correlate(frame, "A then B", scan="worker")
+    (tmp_path / f"2.{form}").unlink()
+    with pytest.raises(UsageError, match=rf"2\.{form} is gone since the DataFrame was made"):
+        correlate(frame, "A then B")
+    with pytest.raises(Exception, match="is gone since") as raised:
+        found.collect()
+    assert isinstance(explained(raised.value), UsageError)
+    if form == "parquet":
+        (tmp_path / "2.parquet").write_bytes(b"PAR1junkjunkPAR1")
+        with pytest.raises(UsageError, match=r"2\.parquet cannot be read: "):
+            correlate(frame, "A then B")
+
+
 def test_what_workers_would_have_to_hold_is_bounded(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,8 @@ _TENS = 10.0 ** np.arange(_REAL_DIGITS + 1)
 _MINUS, _POINT, _ZERO, _NINE = ord("-"), ord("."), ord("0"), ord("9")
 _FEED, _RETURN, _BLANK, _QUOTE = ord("\n"), ord("\r"), ord(" "), ord('"')
 _T, _Z, _COLON, _PLUS = ord("T"), ord("Z"), ord(":"), ord("+")
+_WITH_LONG_S = len("falſe".encode())
+"""To Java the long s is an s in the other case."""
 _SECONDS_END = len("2026-03-02T09:00:00")
 _OFFSET_LENGTH = len("+01:00")
 _OFFSET_HOURS = 18
@@ -175,7 +177,7 @@ def read(data, starts, separator, kinds, numbers, reals, lengths, valid, odd):
                     plain &= digits + behind <= _REAL_DIGITS
                     real = value / _TENS[min(behind, _REAL_DIGITS)]
                     reals[wanted, row] = -real if negative else real
-                plain &= at == size or text[at] == separator or text[at] <= _RETURN
+                plain &= at == size or _ends_cell(text[at], separator)
             elif kind == SKIPPED:
                 while at + 8 <= size:
                     word = _word(text, at)
@@ -196,17 +198,24 @@ def read(data, starts, separator, kinds, numbers, reals, lengths, valid, odd):
                     truth = _truth(text, start, length)
                     numbers[wanted, row] = truth == 1
                     valid[wanted, row] = truth >= 0
+                    plain = length != _WITH_LONG_S
                 elif kind in (INSTANT, ZONED):
                     instant = _instant(text, start, length, kind == INSTANT)
                     numbers[wanted, row] = instant
                     plain = instant != NO_INSTANT
-                if kind not in (TEXT, BOOLEAN) and not plain and length:
+                if kind != TEXT and not plain and length:
                     odd[0, odd_count], odd[1, odd_count] = wanted, row
                     odd[2, odd_count], odd[3, odd_count] = start, length
                     odd_count += 1
                 wanted += 1
             at += 1
     return odd_count
+
+
+@njit(cache=True, inline="always")
+def _ends_cell(byte, separator):
+    """No other control character does; a carriage return has a line feed behind it."""
+    return byte == separator or byte in (_FEED, _RETURN)
 
 
 @njit(cache=True, inline="always")

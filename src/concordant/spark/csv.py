@@ -240,14 +240,15 @@ class _Cells:
         return found
 
     def _read_odd(self, column: int, row: int, start: int, length: int) -> None:
-        """A number in a form of its own, by the rules of Java."""
+        """A value in a form of its own, by the rules of Java."""
         text = bytes(self._data[start : start + length]).decode()
         kind = self._types[column]
         if kind in _TIMES:
             raise InvariantViolation(f"the file was looked at, and has the time {text!r}")
-        value = real_of(text) if kind == "double" else integer_of(text)
+        value = _VALUE_OF.get(kind, integer_of)(text)
         self._valid[column, row] = value is not None
-        (self._reals if kind == "double" else self._numbers)[column, row] = value or 0
+        if value is not None:
+            (self._reals if kind == "double" else self._numbers)[column, row] = value
 
     def _array(self, column: int, count: int) -> Any:
         kind, arrow, bits = TYPES[self._types[column]]
@@ -283,7 +284,7 @@ class _Cells:
         return pa.DictionaryArray.from_arrays(pa.array(codes, mask=mask), dictionary)
 
 
-# --- numbers by the rules of Java -----------------------------------------------------------------
+# --- cells by the rules of Java -------------------------------------------------------------------
 
 _INTEGER = re.compile(r"[+-]?\d+")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -325,6 +326,19 @@ def real_of(text: str) -> float | None:
     if word == "Infinity":
         return -np.inf if sign == "-" else np.inf
     return np.nan if word == "NaN" else None
+
+
+def truth_of(text: str) -> bool | None:
+    """The bool that Java reads in letters of any case, or None.
+
+    >>> truth_of("tRuE"), truth_of("falſe"), truth_of("1")
+    (True, False, None)
+    """
+    return {"TRUE": True, "FALSE": False}.get(text.upper())
+
+
+_VALUE_OF: dict[str, Callable[[str], float | None]] = {"double": real_of, "boolean": truth_of}
+"""What reads a cell, of other types than integers."""
 
 
 def _hexadecimal(text: str) -> float:

@@ -9,6 +9,7 @@ large for that, rows travel as `normalise` says. Either way the answers are the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from concordant.correlate.columns import Array
+from concordant.errors import UsageError
 from concordant.files.arrow import filled
 from concordant.model.kind import Kind
 from concordant.spark import csv, numbered
@@ -74,6 +76,8 @@ _INSTANT = pa.timestamp("us")
 _ZONE = "spark.sql.session.timeZone"
 _UTC = ("UTC", "Etc/UTC", "GMT", "Z")
 """Zones in which a time without one is what it looks like."""
+
+_TIME_PARSER = "spark.sql.legacy.timeParserPolicy"
 
 _CORRUPT = "spark.sql.columnNameOfCorruptRecord"
 """Names the column, if there is one, into which Spark puts a line that it cannot read."""
@@ -245,6 +249,8 @@ def _layout(given: Input, relation: Any) -> csv.Layout | str:
     if session.conf.get(_CORRUPT) in names:
         return "Spark keeps rows that cannot be read"
     types = {field.name: field.dataType.simpleString() for field in fields}
+    if "timestamp" in types.values() and session.conf.get(_TIME_PARSER).upper() == "LEGACY":
+        return "Spark reads times in the way of its versions before 3"
     zone = session.conf.get(_ZONE)
     for name, kind in types.items():
         if kind == "timestamp":
@@ -272,12 +278,16 @@ def _looked_at(given: Input, files: Files) -> tuple[Files, int] | str:
     if files.layout is None:
         size = _size(given, files)
         return size if isinstance(size, str) else (files, size)
-    size = sum(Path(path).stat().st_size for path in files.paths)
+    size = 0
+    for path in files.paths:
+        with _opened(path):
+            size += Path(path).stat().st_size
     if size > BYTES_MAX:
         return files, size
     found: list[csv.CsvFile] = []
     for path in files.paths:
-        one = csv.fit(path, files.layout, files.columns)
+        with _opened(path):
+            one = csv.fit(path, files.layout, files.columns)
         if isinstance(one, str):
             return one
         found.append(one)
@@ -289,7 +299,7 @@ def _size(given: Input, files: Files) -> int | str:
     wanted = {field.path[0]: field.type.simpleString() for field in _fields(given, files)}
     size = 0
     for path in files.paths:
-        with pq.ParquetFile(path) as file:
+        with _opened(path), pq.ParquetFile(path) as file:
             schema = file.schema_arrow
             for name, kind in wanted.items():
                 at = schema.get_field_index(name)
@@ -322,17 +332,31 @@ def _pieces(given: Files, share: _Share) -> Iterator[Any]:
     """
     if given.layout is None:
         for path in given.paths:
-            yield from _parquet(path, given.columns, given.id)
+            with _opened(path):
+                yield from _parquet(path, given.columns, given.id)
     else:
         for file in given.csv_files:
-            yield from csv.pieces(
-                file,
-                given.layout,
-                given.columns,
-                row_count=_PIECE,
-                by=[name for one in share.columns for name in given.read_for(one)],
-                chosen=partial(_chosen, given, share) if share.task_count > 1 else None,
-            )
+            with _opened(file.path):
+                yield from csv.pieces(
+                    file,
+                    given.layout,
+                    given.columns,
+                    row_count=_PIECE,
+                    by=[name for one in share.columns for name in given.read_for(one)],
+                    chosen=partial(_chosen, given, share) if share.task_count > 1 else None,
+                )
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[None]:
+    """What is wrong with a file that Spark has seen is told with its path."""
+    hint = "make the DataFrame anew, from files that are whole and stay as they are"
+    try:
+        yield
+    except FileNotFoundError:
+        raise UsageError(f"{path} is gone since the DataFrame was made", hint=hint) from None
+    except (OSError, pa.ArrowInvalid) as error:
+        raise UsageError(f"{path} cannot be read: {error}", hint=hint) from error
 
 
 def _chosen(given: Files, share: _Share, table: Any, count: int) -> Array:
