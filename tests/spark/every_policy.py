@@ -5,6 +5,7 @@ One source is always ahead, so a file holds events that belong after some of the
 
 from __future__ import annotations
 
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -16,20 +17,27 @@ QUESTION = "\n".join(
     f"q{number}: U[1].v > U[2].v and T.v != 3 {policy} within 1 s"
     for number, policy in enumerate(ALL_POLICIES)
 )
-_CHANCE = Random(3)
-ROWS: list[dict[str, Any]] = [
-    {
-        "topic": _CHANCE.choice("TU"),
-        "source": (source := _CHANCE.choice("ab")),
-        "seq": number,
-        "time": 20_000 * number + 90_000 * (source == "b"),
-        "k": _CHANCE.randrange(4),
-        "v": _CHANCE.randrange(9),
-    }
-    for number in range(240)
-]
+ROW_COUNT = 240
+NULL_SHARE = 0.03
 
 
-def expected(rows: list[dict[str, Any]] = ROWS) -> list[tuple[Any, ...]]:
+@cache
+def rows_of(seed: int) -> list[dict[str, Any]]:
+    """Events of a seed; a few have no key, or no value."""
+    chance = Random(seed)
+    return [
+        {
+            "topic": chance.choice("TU"),
+            "source": (source := chance.choice("ab")),
+            "seq": number,
+            "time": 20_000 * number + 90_000 * (source == "b"),
+            "k": chance.randrange(4) if chance.random() > NULL_SHARE else None,
+            "v": chance.randrange(9) if chance.random() > NULL_SHARE else None,
+        }
+        for number in range(ROW_COUNT)
+    ]
+
+
+def expected(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     """What the kernel alone gives: ids of relations and of their events, in order."""
     return [(one.id, one.event_ids) for one in correlate(rows, QUESTION)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from concordant.model.event import Event
 from concordant.model.kind import Kind
@@ -38,7 +39,11 @@ def tables(case: Case, events: tuple[Event, ...] | None = None) -> dict[str, pa.
 
 
 def frames(spark: Any, case: Case) -> dict[str, Any]:
-    return {name: spark.createDataFrame(table) for name, table in tables(case).items()}
+    """A DataFrame per topic; Spark Connect cannot tell the schema of an empty table."""
+    return {
+        name: spark.createDataFrame(table, from_arrow_schema(table.schema))
+        for name, table in tables(case).items()
+    }
 
 
 def collected(found: Any) -> list[Summary]:

@@ -1,11 +1,13 @@
 """Spark equals the kernel at one place, in a process of its own: tables, streams, and with faults.
 
-    python -m tests.spark.place_driver MASTER FAULT FOLDER
+    python -m tests.spark.place_driver MASTER FAULT FOLDER SEED
 
 MASTER is Spark's, or the address of a Spark Connect server (`sc://…`). FAULT is `none`, `retry`
 (the first attempt of every task dies when its work is done), `speculation` (the first attempt of
-the first task of a stage is slow) or `executor` (one is killed after every second micro-batch).
-Prints one line of JSON for each comparison; in FOLDER every fault leaves a file.
+the first task of a stage is slow) or `executor` (one is killed in every micro-batch: before its
+tasks, in the middle of them, or when its results are written and nothing is committed). SEED makes
+the events, the cuts into micro-batches and the moments. Prints one line of JSON for each
+comparison; in FOLDER every fault leaves a file.
 """
 
 from __future__ import annotations
@@ -16,23 +18,37 @@ import signal
 import sys
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from random import Random
+from threading import Thread
 from typing import Any
 
 from pyspark import TaskContext
 
 from concordant.spark import batch, correlate, in_order, state_files, state_store
 from concordant.spark.pipeline import read_pipeline
+from concordant.spark.release import release_of
 from concordant.spark.run import run_pipeline
 from concordant.spark.session import open_session
+from tests.buckets import kernel_summaries, ordered
+from tests.campaign.compare import case_of
+from tests.generators import ALL_POLICIES
 from tests.processes import descendants
-from tests.spark.every_policy import QUESTION, ROWS, expected
+from tests.spark.every_policy import QUESTION, ROW_COUNT, expected, rows_of
+from tests.spark.frames import collected, frames
 from tests.spark.test_streaming import SCHEMA, Run, write
 
 ROOT = Path(__file__).resolve().parents[2]
 SLOW_SECONDS = 4.0
+FILE_COUNT = 6
+FILE_COUNT_OF_KILLS = 24
+RELEASE = release_of("frontier", sources=("a", "b"))
+"""The first micro-batch may have heard of one source only."""
+
+MOMENTS = ("before", "meanwhile", "after")
 
 PIPELINE = """
 [question]
@@ -67,6 +83,8 @@ def opened(master: str, folder: Path, fault: str) -> Any:
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         }
+    if fault == "executor":  # many are meant to die
+        options["spark.deploy.maxExecutorRetries"] = "-1"
     if fault == "speculation":
         options |= {
             "spark.speculation": "true",
@@ -118,26 +136,89 @@ def broken(inner: Task, fault: str, folder: str) -> Task:
 
 
 class Killing(Run):
-    """A stream whose micro-batches lose an executor, every second time before they deliver."""
+    """A stream that loses an executor in every micro-batch, at a moment drawn by chance."""
 
-    def __init__(self, *arguments: Any, faults: Path, **options: Any) -> None:
+    def __init__(self, *arguments: Any, faults: Path, chance: Random, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._faults = faults
+        self._chance = chance
+        self._begun = faults / "begun"
+        os.mkfifo(self._begun)
+        own, begun = state_files._task, str(self._begun)
+
+        def made(*arguments: Any, **options: Any) -> Task:
+            return telling(own(*arguments, **options), begun)
+
+        state_files._task = made
 
     def deliver(self, answers: Any, batch: int) -> None:
-        if batch % 2 == 0 and (found := descendants("CoarseGrainedExecutorBackend")):
-            os.kill(Random(batch).choice(found), signal.SIGKILL)
-            (self._faults / f"executor-{batch}").touch()
+        moment = self._chance.choice(MOMENTS)
+        if moment == "before":
+            self.kill(moment)
+        killer = Thread(target=self.kill_when_begun) if moment == "meanwhile" else None
+        if killer is not None:
+            killer.start()
         super().deliver(answers, batch)
+        if killer is not None:
+            tell_begun(str(self._begun))  # if no task was heard, nobody waits for ever
+            killer.join()
+        if moment == "after":
+            self.kill(moment)
+
+    def kill_when_begun(self) -> None:
+        self._begun.read_bytes()  # until a task has opened the pipe and closed it
+        self.kill("meanwhile")
+
+    def kill(self, moment: str) -> None:
+        if found := descendants("CoarseGrainedExecutorBackend"):
+            os.kill(self._chance.choice(found), signal.SIGKILL)
+            (self._faults / f"executor-{moment}-{uuid.uuid4()}").touch()
 
 
-def table(spark: Any) -> tuple[str, bool, int]:
-    found = in_order(correlate(spark.createDataFrame(ROWS, SCHEMA), QUESTION))
-    rows = found.select("id", "events.id").collect()
-    return "table", [(one[0], tuple(one[1])) for one in rows] == expected(), len(rows)
+def telling(inner: Task, begun: str) -> Task:
+    """A task that says when its first rows have come."""
+
+    def run(batches: Iterable[Any]) -> Iterator[Any]:
+        def heard() -> Iterator[Any]:
+            for number, one in enumerate(batches):
+                if not number:
+                    tell_begun(begun)
+                yield one
+
+        return inner(heard())
+
+    return run
 
 
-def pipeline(spark: Any, folder: Path, master: str) -> tuple[str, bool, int]:
+def tell_begun(pipe: str) -> None:
+    """Wake whoever waits at a pipe; nobody does most of the time."""
+    with suppress(OSError):
+        os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+
+
+Comparison = tuple[str, list[Any], list[Any]]
+"""What was compared, what was found and what the kernel gives."""
+
+
+def cases(spark: Any, seed: int) -> Comparison:
+    """A random case of every policy, as tables."""
+    found, wanted = [], []
+    for policy in ALL_POLICIES:
+        case = ordered(case_of(seed, policy, seed))
+        wanted += [(str(policy), one) for one in kernel_summaries(case)]
+        answers = collected(correlate(frames(spark, case), case.subscriptions))
+        found += [(str(policy), one) for one in answers]
+    return "a random case of every policy", found, wanted
+
+
+def table(spark: Any, seed: int) -> Comparison:
+    rows = rows_of(seed)
+    answers = in_order(correlate(spark.createDataFrame(rows, SCHEMA), QUESTION))
+    found = [(one[0], tuple(one[1])) for one in answers.select("id", "events.id").collect()]
+    return "table", found, expected(rows)
+
+
+def pipeline(spark: Any, folder: Path, master: str, seed: int) -> Comparison:
     """The table by a pipeline file, down to its JSON Lines."""
     (folder / "question.sub").write_text(QUESTION)
     (folder / "pipeline.toml").write_text(PIPELINE.format(master=master))
@@ -150,58 +231,72 @@ def pipeline(spark: Any, folder: Path, master: str) -> tuple[str, bool, int]:
     )
     lines = (folder / "out" / f"{0:020d}.jsonl").read_text().splitlines()
     found = [tuple(json.loads(line)["events"]) for line in lines]
-    return "pipeline", found == [ids for _, ids in expected()], len(found)
+    return "pipeline", found, [ids for _, ids in expected(rows_of(seed))]
 
 
-def stream(spark: Any, folder: Path, fault: str) -> tuple[str, bool, int]:
+def stream(spark: Any, folder: Path, fault: str, seed: int) -> Comparison:
     if fault == "executor":
-        run: Run = Killing(spark, folder, QUESTION, faults=folder)
+        chance = Random(seed)
+        run: Run = Killing(spark, folder, QUESTION, faults=folder, chance=chance, release=RELEASE)
     else:
-        run = Run(spark, folder, QUESTION)
-    found = run.go()
-    return "stream, state in files", found == sorted(expected()), len(found)
+        run = Run(spark, folder, QUESTION, release=RELEASE)
+    return "stream, state in files", run.go(), sorted(expected(rows_of(seed)))
 
 
-def own_store(spark: Any, folder: Path) -> tuple[str, bool, int]:
+def own_store(spark: Any, folder: Path, seed: int) -> Comparison:
     """The same stream with its state in Spark's store; what waits at the end stays there."""
+    rows = rows_of(seed)
     reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
-    found = correlate(
-        reader.parquet(str(folder / "in")), QUESTION, release="frontier", bucket_count=2
+    answers = correlate(
+        reader.parquet(str(folder / "in")), QUESTION, release=RELEASE, bucket_count=2
     )
     query = (
-        found.writeStream.format("memory")
+        answers.writeStream.format("memory")
         .queryName("own_store")
         .option("checkpointLocation", str(folder / "own_store"))
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
-    rows = spark.sql("select id, events.id from own_store").collect()
-    frontier = min(max(r["time"] for r in ROWS if r["source"] == source) for source in "ab")
-    wanted = expected([row for row in ROWS if row["time"] < frontier])
-    found = sorted((one[0], tuple(one[1])) for one in rows)
-    return "stream, state in Spark's store", found == sorted(wanted), len(found)
+    delivered = spark.sql("select id, events.id from own_store").collect()
+    frontier = min(max(r["time"] for r in rows if r["source"] == source) for source in "ab")
+    wanted = expected([row for row in rows if row["time"] < frontier])
+    found = sorted((one[0], tuple(one[1])) for one in delivered)
+    return "stream, state in Spark's store", found, sorted(wanted)
 
 
-def main(master: str, fault: str, folder: Path) -> None:
+def told(what: str, found: list[Any], wanted: list[Any]) -> dict[str, Any]:
+    """A comparison as a line, with some of what was lost and of what was too much."""
+    line: dict[str, Any] = {"what": what, "equal": found == wanted, "relations": len(found)}
+    if found != wanted:
+        line["lost"] = list(map(str, (Counter(wanted) - Counter(found)).elements()))[:3]
+        line["more"] = list(map(str, (Counter(found) - Counter(wanted)).elements()))[:3]
+    return line
+
+
+def main(master: str, fault: str, folder: Path, seed: int) -> None:
     spark = opened(master, folder, fault)
     if fault in ("retry", "speculation"):
         plant(fault, folder)
 
-    def tell(what: str, equal: bool, count: int) -> None:
-        print(json.dumps({"what": what, "equal": equal, "relations": count}), flush=True)
+    def tell(compared: Comparison) -> None:
+        print(json.dumps(told(*compared)), flush=True)
 
-    write(folder / "in", 40, 80, 120, 160, 200, rows=ROWS)
+    count = FILE_COUNT_OF_KILLS if fault == "executor" else FILE_COUNT
+    cuts = sorted(Random(seed).sample(range(1, ROW_COUNT), count - 1))
+    write(folder / "in", *cuts, rows=rows_of(seed))
+    if fault == "none":
+        tell(cases(spark, seed))
     if fault != "executor":
-        tell(*table(spark))
+        tell(table(spark, seed))
     if _is_connect(master):
-        tell(*pipeline(spark, folder, master))
+        tell(pipeline(spark, folder, master, seed))
     else:
-        tell(*stream(spark, folder, fault))
+        tell(stream(spark, folder, fault, seed))
     if fault != "executor":
-        tell(*own_store(spark, folder))
+        tell(own_store(spark, folder, seed))
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]))
