@@ -61,7 +61,7 @@ class Names:
             if name in found or (role != "time" and name == getattr(default, role)):
                 continue
             origin.refuse(
-                f"there is no column '{name}' for the {role}; the columns are {_listed(found)}",
+                f"there is no column '{name}' for the {role}; the columns are {listed(found)}",
                 hint=f"name the column that holds it: --{role} COLUMN"
                 if role == "time"
                 else f"name another column as the {role}, or leave the option out",
@@ -148,6 +148,7 @@ def refuse_reserved(origin: Origin, names: Sequence[str]) -> None:
             )
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Names of columns for a sentence, the first twenty."""
     shown = ", ".join(f"'{name}'" for name in names[:20])
     return (shown or "none") + (f" and {len(names) - 20} more" if len(names) > 20 else "")

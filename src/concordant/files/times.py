@@ -46,12 +46,7 @@ def instants_of_texts(texts: Any) -> Array:
             return _by_arrow(texts)
         except pa.ArrowInvalid:  # a 13th month or the like: find it below
             pass
-    encoded = pa.chunked_array([texts]) if isinstance(texts, pa.Array) else texts
-    encoded = encoded.dictionary_encode().unify_dictionaries()
-    if not encoded.num_chunks:
-        return np.zeros(0, np.int64)
-    codes = np.concatenate([c.indices.fill_null(-1).to_numpy() for c in encoded.chunks])
-    distinct = encoded.chunk(0).dictionary.to_pylist()
+    codes, distinct = _coded(texts)
     instants = np.zeros(len(distinct) + 1, np.int64)  # the last is for nulls, code -1
     for code, text in enumerate(distinct):
         try:
@@ -60,6 +55,21 @@ def instants_of_texts(texts: Any) -> Array:
             raise BadText(int(np.argmax(codes == code)), error) from None
     found: Array = instants[codes]
     return found
+
+
+def readable_instants(texts: Any) -> Any:
+    """Microseconds of an Arrow column of strings; null where it is null or holds no time."""
+    try:
+        return pa.array(instants_of_texts(texts), mask=np.asarray(pc.is_null(texts)))
+    except BadText:
+        codes, distinct = _coded(texts)
+    instants: list[int | None] = []
+    for text in distinct:
+        try:
+            instants.append(instant_of_text(text))
+        except UsageError:
+            instants.append(None)
+    return pa.array([*instants, None], pa.int64()).take(pa.array(codes % (len(distinct) + 1)))
 
 
 def instant_of_text(text: str) -> int:
@@ -82,9 +92,20 @@ def instant_of_text(text: str) -> int:
         raise UsageError(f"the time {text!r} is out of range", hint="years 1 to 9999") from None
 
 
+def _coded(texts: Any) -> tuple[Array, list[str]]:
+    """The distinct texts of a column, and which of them each row has; null is -1."""
+    encoded = pa.chunked_array([texts]) if isinstance(texts, pa.Array) else texts
+    encoded = encoded.dictionary_encode().unify_dictionaries()
+    if not encoded.num_chunks:
+        return np.zeros(0, np.int64), []
+    codes = np.concatenate([c.indices.fill_null(-1).to_numpy() for c in encoded.chunks])
+    return codes, encoded.chunk(0).dictionary.to_pylist()
+
+
 def _by_arrow(texts: Any) -> Array:
     zoned = pc.match_substring_regex(texts, _ZONED)
     if not pc.all(zoned).as_py():
-        texts = pc.if_else(zoned, texts, pc.binary_join_element_wise(texts, "Z", ""))
+        zone, nothing = (pa.scalar(text, texts.type) for text in ("Z", ""))
+        texts = pc.if_else(zoned, texts, pc.binary_join_element_wise(texts, zone, nothing))
     moments = pc.cast(texts, pa.timestamp("us", "UTC")).cast(pa.int64()).fill_null(0)
     return np.require(moments.to_numpy(zero_copy_only=False), np.int64, ["C", "W"])

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from concordant.spark.job import Job
@@ -20,12 +19,12 @@ from concordant.spark.pieces import (
     PIECES_SCHEMA,
     PLACE,
     PLACE_COUNT_MAX,
-    cut_columns,
     cutting,
     merged,
 )
 from concordant.spark.placing import numbers_of_places
 from concordant.spark.relations import answer_schema
+from concordant.spark.rows import SET
 from concordant.spark.step import Bucket, counted
 from concordant.spark.warm import settle, unpacked_job
 
@@ -37,8 +36,9 @@ def answers_of(rows: DataFrame, job: Job) -> DataFrame:
     """Everything that a job answers to travelling rows."""
     given = rows.sparkSession.conf.get(PARTITIONS)
     places = numbers_of_places(min(PLACE_COUNT_MAX, int(given or 1)))
-    columns = [F.col(f"`{name.replace('`', '``')}`") for name in cut_columns(job)]
-    pieces = rows.select(*columns).mapInArrow(cutting(job.packed, places), PIECES_SCHEMA)
+    if len(job.sets) == 1:
+        rows = rows.drop(SET)  # its number is known
+    pieces = rows.mapInArrow(cutting(job.packed, places), PIECES_SCHEMA)
     ordered = pieces.repartition(PLACE).sortWithinPartitions(*KEY)
     return ordered.mapInArrow(task(job.packed), from_arrow_schema(answer_schema(job)))
 

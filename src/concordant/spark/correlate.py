@@ -19,7 +19,7 @@ from concordant.files.part import Names
 from concordant.files.subscriptions import Question, checked_question, read_subscriptions
 from concordant.model.emission import emitters
 from concordant.spark import batch, state_store
-from concordant.spark.job import Job, SlotColumn, make_job
+from concordant.spark.job import Job, SlotColumn, make_job, read_by
 from concordant.spark.normalise import travelling
 from concordant.spark.release import Release, duration_us, release_of
 from concordant.spark.scan import Scan, scan_of
@@ -210,8 +210,10 @@ def ask(
     try:
         good, derived = checked_question(wanted, topics, question=question or subscriptions)
     except UsageError:
-        _refuse_unusable(inputs, wanted)
+        _refuse_unusable(inputs, read_by(wanted), ())
         raise
+    read = {topic: names for topic, names in read_by(good).items() if topic in topics}
+    _refuse_unusable(inputs, read, attributes)
     job = make_job(
         good,
         topics,
@@ -275,10 +277,13 @@ def _inputs(events: Events, names: Names, topic: str | None) -> list[Input]:
     return found
 
 
-def _refuse_unusable(inputs: Sequence[Input], wanted: Any) -> None:
-    """If a column that is asked for has a type with no order, that is the better sentence."""
-    text = " ".join(str(one) for one in wanted)
-    for one in inputs:
-        for name in one.unusable:
-            if f".{name}" in text or f"by {name}" in text:
-                one.refuse_unusable(name)
+def _refuse_unusable(
+    inputs: Sequence[Input], read: Mapping[str, set[str]], shown: Sequence[str] | str | None
+) -> None:
+    """Of a column that is there, but cannot be an attribute, that is the better sentence."""
+    more = {shown} if isinstance(shown, str) else {*(shown or ())}
+    for topic, names in read.items():
+        for one in inputs:
+            if one.topic in (None, topic):
+                for name in sorted(names | more):
+                    one.refuse_unusable(name)

@@ -180,7 +180,7 @@ class Job:
                 topic: Topic(
                     topic, {n: k for n, k in known[topic].attributes.items() if n in names}
                 )
-                for topic, names in _read(one.subscriptions).items()
+                for topic, names in read_by(one.subscriptions).items()
             }
             mine |= {t: known[t] for t in emitters(one.subscriptions)}
             found.append(compile_plan(one.subscriptions, mine))
@@ -220,9 +220,9 @@ def make_job(
     that the subscriptions themselves read. `generations` are names of subscriptions that came
     together: each generation has kernels of its own, so that a later one can be added.
     """
-    read = {topic: names for topic, names in _read(subscriptions).items() if topic in known}
+    read = {topic: names for topic, names in read_by(subscriptions).items() if topic in known}
     if attributes is None:
-        shown = sorted({name for names in _read(subscriptions).values() for name in names})
+        shown = sorted({name for names in read_by(subscriptions).values() for name in names})
     elif attributes == "*":
         shown = sorted({name for topic in read for name in known[topic].attributes})
     else:
@@ -277,7 +277,7 @@ def _check_shown(
             raise unknown_attribute(topics[0], name)
 
 
-def _read(subscriptions: Sequence[Subscription]) -> dict[str, set[str]]:
+def read_by(subscriptions: Sequence[Subscription]) -> dict[str, set[str]]:
     """The attributes that subscriptions read, by topic; reserved names left out."""
     found: dict[str, set[str]] = {}
     for one in subscriptions:

@@ -13,7 +13,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from concordant.model.expression import Attribute, Constant, Expression
+from concordant.model.expression import Attribute, Constant, Expression, attributes_of
 from concordant.model.kind import Kind
 from concordant.model.predicate import Comparison
 from concordant.model.topic import Topic
@@ -28,9 +28,10 @@ from concordant.spark.rows import (
     TIME,
     TOPIC,
     UNREADABLE,
+    WRITTEN,
     attribute_column,
 )
-from concordant.spark.schema import CASTS, Input
+from concordant.spark.schema import CASTS, Input, quoted
 
 ALTERNATIVES_MAX = 32
 """Filters of one topic that are tried in the JVM; with more, the kernel's index is better."""
@@ -51,25 +52,32 @@ _OPS: dict[str, Callable[[Column, Column], Column]] = {
 def travelling(inputs: Sequence[Input], job: Job, *, progress: str | None = None) -> DataFrame:
     """All rows that some subscription may want, one copy for each set that may.
 
-    Rows of the topic `progress` travel as marks.
+    Rows of the topic `progress` travel as marks. Where times are texts in some input, they travel
+    as they are, in a column more.
     """
-    return reduce(DataFrame.unionAll, [_one(each, job, progress) for each in inputs])
+    written = any(each.is_written for each in inputs)
+    return reduce(DataFrame.unionAll, [_one(each, job, progress, written) for each in inputs])
 
 
-def _one(given: Input, job: Job, progress: str | None) -> DataFrame:
+def _one(given: Input, job: Job, progress: str | None, written: bool) -> DataFrame:
     fields = given.reserved
     source = fields[SOURCE].column.cast("string") if SOURCE in fields else F.lit(given.name)
+    time = fields[TIME]
     columns = [
         _topic_code(given, job, progress).alias(TOPIC),
         F.when(source != "", source).alias(SOURCE),
         fields[SEQ].column.cast("bigint").alias(SEQ),
-        fields[TIME].instant().alias(TIME),
+        (F.lit(None).cast("bigint") if given.is_written else time.instant()).alias(TIME),
         _given_id(given).alias(ID),
     ]
     for name, kind in job.columns:
         columns.append(_attribute(given, job, name, kind).alias(attribute_column(name, kind)))
+    if written:
+        text = time.column if given.is_written else F.lit(None)
+        columns.append(text.cast("string").alias(WRITTEN))
     frame = given.frame.select(*columns)
-    wanted = [_wanted(one, job) for one in job.sets]
+    time_column = WRITTEN if given.is_written else TIME
+    wanted = [_wanted(one, job, time_column) for one in job.sets]
     if len(wanted) == 1:
         return frame.filter(wanted[0]).select(F.lit(0).alias(SET), "*")
     numbers = F.array(*(F.when(column, F.lit(index)) for index, column in enumerate(wanted)))
@@ -126,8 +134,13 @@ def bucket(job: Job, count: int) -> Column:
 
 
 def _key_columns(job: Job, name: str) -> list[Column]:
-    """Columns whose equality is the equality of partition values."""
-    if name in (SOURCE, SEQ, TIME):
+    """Columns whose equality is the equality of partition values.
+
+    The time is none: as a text it can be written in several ways, and the rest of the key will do.
+    """
+    if name == TIME:
+        return []
+    if name in (SOURCE, SEQ):
         return [F.col(name)]
     found = []
     for attribute, kind in job.columns:
@@ -142,13 +155,16 @@ def _key_columns(job: Job, name: str) -> list[Column]:
 # --- unary predicates -----------------------------------------------------------------------------
 
 
-def _wanted(one: SubscriptionSet, job: Job) -> Column:
-    """May some subscription of the set want the row? Rows without a topic go on, to be told."""
+def _wanted(one: SubscriptionSet, job: Job, time: str) -> Column:
+    """May some subscription of the set want the row? Rows without a topic go on, to be told.
+
+    `time` is the column of the time: numbers are compared, texts are not.
+    """
     codes = {topic.name: code for code, topic in enumerate(job.topics)}
     whole = [MARK, UNREADABLE]  # and topics of which any event may be wanted
     some: list[Column] = []
     for name in one.topics if any(s.name not in job.muted for s in one.subscriptions) else ():
-        admitted = _admitted(one, job.topics[codes[name]], job)
+        admitted = _admitted(one, job.topics[codes[name]], job, time)
         if admitted is None:
             whole.append(codes[name])
         else:
@@ -158,7 +174,7 @@ def _wanted(one: SubscriptionSet, job: Job) -> Column:
     return F.coalesce(reduce(operator.or_, some, wanted), F.lit(False))
 
 
-def _admitted(one: SubscriptionSet, topic: Topic, job: Job) -> Column | None:
+def _admitted(one: SubscriptionSet, topic: Topic, job: Job, time: str) -> Column | None:
     """What every event that can enter a queue satisfies; None if that may be any."""
     if one.reads_neighbours(topic.name):
         return None  # an event that no slot wants is still a neighbour of others
@@ -171,20 +187,23 @@ def _admitted(one: SubscriptionSet, topic: Topic, job: Job) -> Column | None:
                     for predicate in conjunction.predicates
                     if isinstance(predicate, Comparison)
                     and predicate.slots == ((topic.name, instance),)
-                    and (test := _test(predicate, topic, job)) is not None
+                    and (test := _test(predicate, topic, job, time)) is not None
                 ]
                 if not tests or len(alternatives) == ALTERNATIVES_MAX:
                     return None
                 whole = reduce(operator.and_, (test for _, test in tests))
                 alternatives[" and ".join(text for text, _ in tests)] = whole
     # A row without a time or seq goes on as well: it is told that it cannot be an event.
-    broken = F.col(TIME).isNull() | F.col(SEQ).isNull() | F.col(SOURCE).isNull()
+    broken = F.col(time).isNull() | F.col(SEQ).isNull() | F.col(SOURCE).isNull()
     return reduce(operator.or_, alternatives.values(), broken)
 
 
-def _test(predicate: Comparison, topic: Topic, job: Job) -> tuple[str, Column] | None:
+def _test(predicate: Comparison, topic: Topic, job: Job, time: str) -> tuple[str, Column] | None:
     """A predicate on one slot as a column, where Spark's answer is never a wrong no."""
-    left, right = _side(predicate.left, topic, job), _side(predicate.right, topic, job)
+    sides = (predicate.left, predicate.right)
+    if time != TIME and any(one.name == TIME for side in sides for one in attributes_of(side)):
+        return None
+    left, right = (_side(side, topic, job) for side in sides)
     if left is None or right is None:
         return None
     kinds = {left[0], right[0]}
@@ -213,4 +232,4 @@ def _side(expression: Expression, topic: Topic, job: Job) -> tuple[Kind, Column,
 
 
 def _column(name: str, kind: Kind) -> Column:
-    return F.col("`" + attribute_column(name, kind).replace("`", "``") + "`")
+    return F.col(quoted(attribute_column(name, kind)))

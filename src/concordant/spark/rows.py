@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from concordant.correlate.columns import Array, Batch, Column
 from concordant.files.arrow import filled, texts_of, valid_of
 from concordant.files.table import blank_is_null
+from concordant.files.times import readable_instants
 from concordant.files.write import array_of
 from concordant.model.kind import INT_MIN, Kind
 from concordant.spark.job import Job
@@ -25,11 +26,17 @@ from concordant.spark.job import Job
 SET, TOPIC, SOURCE, SEQ, TIME, ID = "set", "topic", "source", "seq", "time", "id"
 """Names of the columns that travel beside the attributes."""
 
+WRITTEN = "written"
+"""The time as the input writes it, where that is text: it travels beside an empty time until the
+worker has read it, as the local engine reads it."""
+
 MARK = -1
 """The topic code of a progress mark: no event, but a sign that its source has come so far."""
 
 UNREADABLE = -2
 """The topic code of a row that the source could not read as it was told to."""
+
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_")
 
 _TYPES = {
     Kind.BOOL: pa.bool_(),
@@ -41,8 +48,12 @@ _TYPES = {
 
 
 def attribute_column(name: str, kind: Kind) -> str:
-    """The name under which an attribute travels: the same whatever else travels with it."""
-    return f"{kind}:{name}"
+    """The name under which an attribute travels: the same whatever else travels with it.
+
+    Spark takes dots and backticks in names for its own, and upper case for lower case: they are
+    written as numbers.
+    """
+    return f"{kind}:{''.join(c if c in _PLAIN else f'%{ord(c):x}%' for c in name)}"
 
 
 def row_schema(job: Job) -> Any:
@@ -61,9 +72,23 @@ def row_schema(job: Job) -> Any:
 
 
 def table_of(batches: Iterable[Any], schema: Any) -> Any:
-    """Record batches as one table; Spark's say of some columns that they hold no null."""
+    """Record batches as one table, times that are texts read; Spark's batches say of some columns
+    that they hold no null."""
     found = list(batches)
-    return pa.Table.from_batches(found).cast(schema) if found else schema.empty_table()
+    if not found:
+        return schema.empty_table()
+    table = pa.Table.from_batches(found)
+    if WRITTEN in table.column_names:
+        table = _with_times(table)
+    return table.cast(schema)
+
+
+def _with_times(table: Any) -> Any:
+    """Travelling rows with the times that were written as texts."""
+    read = readable_instants(table.column(WRITTEN))
+    given = table.column(TIME)
+    time = read if given.null_count == len(given) else pc.coalesce(given, read)
+    return table.set_column(table.schema.get_field_index(TIME), TIME, time).drop_columns(WRITTEN)
 
 
 def packed(table: Any) -> bytes:

@@ -6,9 +6,11 @@ words. Nothing here starts a job: a schema is known before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any, NoReturn
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
@@ -18,11 +20,11 @@ from concordant.files.part import (
     DEPTH_MAX,
     Names,
     Origin,
+    listed,
     refuse_both_topics,
-    refuse_missing_topic,
     refuse_reserved,
 )
-from concordant.files.times import USUAL
+from concordant.language.clauses import suggestion
 from concordant.model.kind import Kind
 from concordant.model.topic import Topic
 
@@ -43,9 +45,13 @@ CASTS = {Kind.BOOL: "boolean", Kind.INT: "bigint", Kind.FLOAT: "double", Kind.ST
 UNREADABLE_COLUMN = "__unreadable"
 """The text of a row that the source could not read; null for all others."""
 
-_NO_SECONDS = r"([T ][0-9]{2}:[0-9]{2})(Z|[+-][0-9]{2}:[0-9]{2})?$"
-_DAY_US = 86_400_000_000
-_EPOCH = "timestamp_ntz'1970-01-01 00:00:00'"
+_SECOND_US = 1_000_000
+_DAY_US = 86_400 * _SECOND_US
+
+_CASE_SENSITIVE = "spark.sql.caseSensitive"
+
+_OPTIONS = {"topic": "topic_column", "source": "source", "seq": "seq", "time": "time", "id": "id"}
+"""The option that names the column of each role."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +60,15 @@ class Field:
 
     type: t.DataType
     path: tuple[str, ...]
+    has_twin: bool = False
+    """Is there another of its name, as Spark reads names?"""
 
     @property
     def column(self) -> Column:
         """How Spark reads it. Made when it is asked for: the JVM has to be asked several times."""
-        return F.col(".".join("`" + name.replace("`", "``") + "`" for name in self.path))
+        first, *rest = self.path
+        # Not by one dotted name: its first part might be taken for the alias of a table.
+        return reduce(Column.getField, rest, F.col(quoted(first)))
 
     @property
     def kind(self) -> Kind | None:
@@ -74,28 +84,29 @@ class Field:
         return self.instant() if kind is Kind.TIME else self.column.cast(CASTS[kind])
 
     def instant(self) -> Column:
-        """Microseconds since 1970 of any column that can be a time; without a zone it is UTC."""
+        """Microseconds since 1970 of any column that is a time; without a zone it is UTC. Texts
+        are none before the workers have read them."""
         if isinstance(self.type, t.TimestampType):
             return F.unix_micros(self.column)
         if isinstance(self.type, t.TimestampNTZType):
-            return F.timestamp_diff("MICROSECOND", F.expr(_EPOCH), self.column)
+            # Its parts, because what Spark does with the whole goes through the session's zone.
+            time = self.column
+            minutes = F.hour(time) * 60 + F.minute(time)
+            seconds = minutes * 60 + F.date_part(F.lit("SECOND"), time)
+            return _midnight(time.cast("date")) + (seconds * _SECOND_US).cast("bigint")
         if isinstance(self.type, t.DateType):
-            return F.unix_date(self.column).cast("bigint") * F.lit(_DAY_US)
-        if isinstance(self.type, t.StringType):
-            return _text_instant(self.column)
+            return _midnight(self.column)
         return self.column.cast("bigint")
 
 
-def _text_instant(text: Column) -> Column:
-    """Microseconds of ISO 8601 text or of an integer; null where it is neither."""
-    usual = text.rlike(USUAL)
-    zoned = text.rlike(r"(Z|[+-][0-9]{2}:[0-9]{2})$")
-    day = text.rlike(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")
-    # Spark wants seconds before a zone.
-    full = F.regexp_replace(text, _NO_SECONDS, "$1:00$2")
-    whole = F.when(zoned, full).when(day, F.concat(text, F.lit("T00:00:00Z")))
-    moment = F.unix_micros(F.try_to_timestamp(whole.otherwise(F.concat(full, F.lit("Z")))))
-    return F.when(usual | day, moment).otherwise(text.try_cast("bigint"))
+def _midnight(day: Column) -> Column:
+    """Microseconds since 1970 of the beginning of a day; null where they do not fit."""
+    return F.try_multiply(F.unix_date(day).cast("bigint"), F.lit(_DAY_US))
+
+
+def quoted(name: str) -> str:
+    """The name of one column, as Spark wants to read it."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 @dataclass(frozen=True)
@@ -109,8 +120,9 @@ class Input:
     """The topic of all its rows; None where a column says it."""
     reserved: Mapping[str, Field]
     attributes: Mapping[str, Field]
-    unusable: Mapping[str, t.DataType]
-    """Columns of types that no predicate could compare; an error only if somebody asks for one."""
+    unusable: Mapping[str, Field]
+    """Columns of types that no predicate could compare, or that Spark cannot tell from others; an
+    error only if somebody asks for one."""
     unreadable: Field | None = None
     """Says of a row that the source could not read it."""
 
@@ -118,14 +130,24 @@ class Input:
         return {name: kind for name, field in self.attributes.items() if (kind := field.kind)}
 
     def refuse_unusable(self, name: str) -> None:
-        """The sentence for a column that is there, but of a type with no order."""
-        if name in self.unusable:
-            Origin(self.name, lambda row: row).refuse(
-                f"the column has the type {self.unusable[name].simpleString()}; an attribute is a "
-                "bool, int, float, string or time",
-                hint="drop the column, or flatten it into columns of these types",
-                column=name,
-            )
+        """The sentence for a column that is there, but cannot be an attribute."""
+        field = self.unusable.get(name)
+        if field is None:
+            return
+        origin = Origin(self.name, lambda row: row)
+        if field.has_twin:
+            _refuse_twin(origin, name)
+        origin.refuse(
+            f"the column has the type {field.type.simpleString()}; an attribute is a bool, int, "
+            "float, string or time",
+            hint="drop the column, or flatten it into columns of these types",
+            column=name,
+        )
+
+    @property
+    def is_written(self) -> bool:
+        """Are its times texts?"""
+        return isinstance(self.reserved["time"].type, t.StringType)
 
 
 def read_schema(
@@ -133,37 +155,15 @@ def read_schema(
 ) -> Input:
     """The columns of a DataFrame by what they are; refuses what cannot be events."""
     origin = Origin(name, lambda row: row)
-    fields: dict[str, Field] = {}
-    for path, field in _flattened(frame.schema, (), origin):
-        if path in fields:
-            origin.refuse(
-                f"there are two columns '{path}'; names of columns, also dotted ones of nested "
-                "values, must differ",
-                hint="rename or drop one of them",
-                column=path,
-            )
-        fields[path] = field
+    fields = _fields(frame, origin)
     unreadable = fields.pop(UNREADABLE_COLUMN, None)
-    names.check(tuple(fields), origin)
-    reserved = {
-        role: fields.pop(column)
-        for role, column in zip(("topic", "source", "seq", "time", "id"), names.all, strict=True)
-        if column in fields
-    }
+    reserved = {role: fields[column] for role, column in _roles(names) if column in fields}
+    _check_roles(reserved, names, tuple(fields), origin, topic=topic, own_topic=own_topic)
+    fields = {path: field for path, field in fields.items() if path not in names.all}
     refuse_reserved(origin, tuple(fields))
-    if "topic" in reserved and own_topic and topic is not None:
-        refuse_both_topics(origin, names.topic, topic)
-    if "topic" not in reserved and topic is None:
-        refuse_missing_topic(origin, names.topic)
-    if "seq" not in reserved:
-        origin.refuse(
-            f"there is no column '{names.seq}', and the rows of a DataFrame have no order of their "
-            "own: events of one time would be ordered by chance",
-            hint="name the column that numbers the events of a source, as in seq='offset'",
-        )
     _check_types(reserved, names, origin)
-    usable = {path: field for path, field in fields.items() if field.kind is not None}
-    rest = {path: field.type for path, field in fields.items() if field.kind is None}
+    rest = {path: one for path, one in fields.items() if one.kind is None or one.has_twin}
+    usable = {path: one for path, one in fields.items() if path not in rest}
     given = None if "topic" in reserved else topic
     return Input(frame, name, given, reserved, usable, rest, unreadable)
 
@@ -184,12 +184,33 @@ def topics_of(inputs: list[Input], wanted: tuple[str, ...]) -> dict[str, Topic]:
     return found
 
 
+def _fields(frame: DataFrame, origin: Origin) -> dict[str, Field]:
+    """All columns, and parts of structs, by their dotted names; of twins, one."""
+    found = list(_flattened(frame.schema, (), origin))
+    if any(field.has_twin for _, field in found):
+        # Asked only now: every question to the JVM costs.
+        whole = frame.sparkSession.conf.get(_CASE_SENSITIVE) == "true"
+        found = list(_flattened(frame.schema, (), origin, fold=str if whole else str.lower))
+    count = Counter(path for path, _ in found)
+    return {
+        path: replace(field, has_twin=field.has_twin or count[path] > 1) for path, field in found
+    }
+
+
 def _flattened(
-    schema: t.StructType, path: tuple[str, ...], origin: Origin
+    schema: t.StructType,
+    path: tuple[str, ...],
+    origin: Origin,
+    *,
+    fold: Callable[[str], str] = str.lower,
+    has_twin: bool = False,
 ) -> Iterator[tuple[str, Field]]:
+    """The columns below a struct; names that `fold` makes equal are one to Spark."""
+    count = Counter(fold(field.name) for field in schema.fields)
     for field in schema.fields:
         inner = (*path, field.name)
         dotted = ".".join(inner)
+        twin = has_twin or count[fold(field.name)] > 1
         if isinstance(field.dataType, t.StructType):
             if len(inner) >= DEPTH_MAX:
                 origin.refuse(
@@ -197,9 +218,9 @@ def _flattened(
                     hint="flatten it, or drop it",
                     column=dotted,
                 )
-            yield from _flattened(field.dataType, inner, origin)
+            yield from _flattened(field.dataType, inner, origin, fold=fold, has_twin=twin)
         else:
-            yield dotted, Field(field.dataType, inner)
+            yield dotted, Field(field.dataType, inner, twin)
 
 
 _ALLOWED: dict[str, tuple[tuple[type[Any], ...], str, str]] = {
@@ -229,6 +250,58 @@ _ALLOWED: dict[str, tuple[tuple[type[Any], ...], str, str]] = {
         "cast the column to string, or name another one",
     ),
 }
+
+
+def _roles(names: Names) -> Iterator[tuple[str, str]]:
+    """What every event has, and the columns that are named for it."""
+    return zip(("topic", "source", "seq", "time", "id"), names.all, strict=True)
+
+
+def _check_roles(
+    reserved: Mapping[str, Field],
+    names: Names,
+    found: tuple[str, ...],
+    origin: Origin,
+    *,
+    topic: str | None,
+    own_topic: bool,
+) -> None:
+    """Refuse events without a time, seq or topic, and columns that are named and not there."""
+    if "topic" in reserved and own_topic and topic is not None:
+        refuse_both_topics(origin, names.topic, topic)
+    usual = dict(_roles(Names()))
+    for role, name in _roles(names):
+        if role in reserved and reserved[role].has_twin:
+            _refuse_twin(origin, name)
+        needed = role in ("time", "seq") or (role == "topic" and topic is None)
+        if role in reserved or not (needed or name != usual[role]):
+            continue
+        why = ""
+        if role == "topic":
+            why = ": every event has a topic, from a column or given for all events"
+        elif role == "seq":
+            why = (
+                ": the rows of a DataFrame have no order of their own, so that events of one time "
+                "would be ordered by chance"
+            )
+        option = _OPTIONS[role]
+        hint = f"name the column, as in {option}='…'"
+        if role == "topic":
+            hint = f"{hint}, or the topic of all events, as in topic='Order'"
+        near = suggestion(name, found)
+        origin.refuse(
+            f"there is no column '{name}' for the {role}{why}; the columns are {listed(found)}",
+            hint=f"{near} {hint}" if near else hint,
+        )
+
+
+def _refuse_twin(origin: Origin, name: str) -> NoReturn:
+    origin.refuse(
+        f"there are two columns '{name}': Spark tells no names apart that differ in case only, and "
+        "dotted names mean nested values",
+        hint="rename or drop one of them",
+        column=name,
+    )
 
 
 def _check_types(reserved: Mapping[str, Field], names: Names, origin: Origin) -> None:

@@ -14,7 +14,7 @@ from concordant.errors import UsageError
 from concordant.model.kind import INT_MIN
 
 MAGIC = b"concordant-bucket"
-VERSION = 1
+VERSION = 2
 _DIGEST_SIZE = 16
 _DIGEST = slice(len(MAGIC) + 1, len(MAGIC) + 1 + _DIGEST_SIZE)
 

@@ -172,6 +172,13 @@ def test_a_null_or_empty_id_is_source_and_seq() -> None:
 # --- times and kinds ------------------------------------------------------------------------------
 
 
+def test_times_without_a_zone_may_come_as_long_strings(tmp_path: Path) -> None:
+    long = pa.table({"time": pa.array(["1970-01-01T00:00:01"], pa.large_string())})
+    assert [event.time for event in events(long, topic="T")] == [1_000_000]
+    rows = [{"time": "1970-01-01T00:00:01"}]
+    assert [event.time for event in events(rows, topic="T")] == [1_000_000]
+
+
 def test_times_are_microseconds_or_iso_text_in_any_form(tmp_path: Path) -> None:
     texts = ["1970-01-01T00:00:01Z", "1970-01-01 00:00:01", "1970-01-01T01:00:01+01:00"]
     rows = [{"time": text} for text in [*texts, 1_000_000, "19700101T000001"]]
