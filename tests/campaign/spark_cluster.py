@@ -93,7 +93,7 @@ def _told(url: str, fault: str, folder: Path, seed: int) -> tuple[list[dict[str,
     command.append(str(seed))
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return told, cause(RuntimeError(done.stderr)) if done.returncode else ""
+    return told, cause(RuntimeError(done.stderr)).message if done.returncode else ""
 
 
 @contextlib.contextmanager

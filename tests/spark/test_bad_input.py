@@ -149,7 +149,7 @@ def test_a_file_that_vanishes_ends_the_run_and_the_next_goes_on_when_it_is_back(
     with pytest.raises(RunFailed) as told:
         run(spark, path)
     assert "1.parquet" in str(told.value)
-    assert "\n" not in str(told.value).strip()
+    assert "\n" not in told.value.message
     monkeypatch.undo()
     away.rename(second)
     os.utime(second, (1_000_001, 1_000_001))
@@ -185,6 +185,83 @@ def test_a_checkpoint_that_was_damaged_is_refused(spark: Any, tmp_path: Path) ->
     for state in folder.glob("state/*/*.state"):
         state.write_bytes(b"something else")
     refused("bytes that are no saved state")
+
+
+CSV = """time,source,topic,seq,v,k
+0,s,T,0,0,0
+1000,s,T,1,7,0
+"""
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_csv_columns_that_stand_elsewhere_are_told_and_not_taken_for_others(
+    spark: Any, tmp_path: Path, stream: bool
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "events.csv").write_text(CSV)
+    with pytest.raises(UsageError) as told:
+        run(spark, pipeline(tmp_path, "csv", stream=stream))
+    assert told.value.place == str(tmp_path / "in" / "events.csv")
+    assert told.value.message == "the header names a column 'time' where 'topic' is expected"
+    assert "(time, source, topic, seq, v, k)" in told.value.hint
+    (tmp_path / "in" / "events.csv").write_text("topic,source,seq,time,k,v\n" * 2)
+    (tmp_path / "in" / "less.csv").write_text("topic,source,seq,time,k\n")
+    (tmp_path / "in" / "events.csv").unlink()
+    with pytest.raises(UsageError, match="the header has 5 columns, and 6 are expected"):
+        run(spark, pipeline(tmp_path, "csv", stream=stream))
+
+
+def test_csv_cells_are_cut_as_the_local_engine_cuts_them(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.csv").write_text(
+        'T;"s ""quoted"" \\";0;0;0;0\nT;"s ""quoted"" \\";1;1000;0;7\n'
+        'T;"two\nlines; and more";2;2000;0;9\n'
+    )
+    path = pipeline(tmp_path, "csv", stream=False)
+    options = 'kind = "csv"\nseparator = ";"\nheader = false\nmultiline = true'
+    path.write_text(path.read_text().replace('kind = "csv"', options))
+    run(spark, path)
+    first = 's "quoted" \\'
+    assert found(tmp_path) == [[f"{first}:0", f"{first}:1"]]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_damaged_parquet_file_ends_the_run_with_its_name_and_no_stack(
+    spark: Any, tmp_path: Path, stream: bool
+) -> None:
+    write(tmp_path, 10)
+    damaged = tmp_path / "in" / "1.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:-4] + b"PARX")
+    with pytest.raises(RunFailed if stream else UsageError) as told:
+        run(spark, pipeline(tmp_path, "parquet", stream=stream))
+    assert isinstance(told.value, RunFailed | UsageError)
+    assert str(damaged) in told.value.message and "\n" not in told.value.message
+    assert told.value.hint
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_output_that_cannot_be_written_is_told_with_its_path(
+    spark: Any, tmp_path: Path, stream: bool
+) -> None:
+    write(tmp_path)
+    (tmp_path / "out").write_text("a file where the folder should be")
+    path = pipeline(tmp_path, "parquet", stream=stream)
+    path.write_text(path.read_text().replace('kind = "jsonl"', 'kind = "parquet"'))
+    with pytest.raises(RunFailed) as told:
+        run(spark, path)
+    assert f"the folder {tmp_path / 'out'} cannot be made" in told.value.message
+
+
+def test_a_column_of_another_type_in_parquet_is_told_with_file_and_column(
+    spark: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    rows = [{**row, "v": str(row["v"])} for row in ROWS]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in" / "0.parquet")
+    with pytest.raises(UsageError) as told:
+        run(spark, pipeline(tmp_path, "parquet"))
+    assert told.value.place == str(tmp_path / "in" / "0.parquet")
+    assert "the column 'v' is stored as" in told.value.message
 
 
 def test_a_key_with_nine_of_ten_events_gives_the_relations_of_the_kernel(spark: Any) -> None:

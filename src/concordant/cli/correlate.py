@@ -152,19 +152,13 @@ def _on_spark(batch: Batch, subscriptions: Sequence[Subscription], question: str
     with terminal.spark_needed():
         from concordant.spark.aside import Stop, aside
         from concordant.spark.batches import correlate_on
-        from concordant.spark.session import explained, open_session
+        from concordant.spark.session import session_of_command
 
     def work(stop: Stop) -> Relations:
-        stop.session = open_session()
-        try:
-            found = correlate_on(stop.session, batch, subscriptions, question=question)
+        with session_of_command() as session:
+            stop.session = session
+            found = correlate_on(session, batch, subscriptions, question=question)
             return Relations([found], {})
-        except UsageError:
-            raise
-        except Exception as error:
-            raise explained(error) from None
-        finally:
-            stop.session.stop()
 
     return aside(work)
 

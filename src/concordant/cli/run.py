@@ -60,28 +60,26 @@ def run(
 
 def _run(pipeline: Pipeline, stop: Stop, verbose: bool, json: bool) -> Report:
     from concordant.spark.run import run_pipeline
-    from concordant.spark.session import open_session
+    from concordant.spark.session import session_of_command
 
-    with _status(json, "starting Spark"):
-        stop.session = open_session(
-            pipeline.spark.master,
-            name=pipeline.name,
-            options=pipeline.session_options(),
-            verbose=verbose,
+    opened = session_of_command(
+        pipeline.spark.master,
+        name=pipeline.name,
+        options=pipeline.session_options(),
+        verbose=verbose,
+    )
+    with contextlib.ExitStack() as stack:
+        with _status(json, "starting Spark"):
+            stop.session = stack.enter_context(opened)
+        told = stack.enter_context(_progress(json))
+        return run_pipeline(
+            pipeline,
+            stop.session,
+            generate=lambda source: _generated(pipeline, source),
+            show=_shown if not json else lambda rows: None,
+            told=told,
+            stop=stop,
         )
-    try:
-        with _progress(json) as told:
-            return run_pipeline(
-                pipeline,
-                stop.session,
-                generate=lambda source: _generated(pipeline, source),
-                show=_shown if not json else lambda rows: None,
-                told=told,
-                stop=stop,
-            )
-    finally:
-        with contextlib.suppress(Exception):
-            stop.session.stop()
 
 
 def _generated(pipeline: Pipeline, source: Source) -> str:

@@ -141,10 +141,9 @@ def _fail(error: BaseException, code: int, as_json: bool) -> NoReturn:
 
 
 def _told(error: BaseException, code: int, as_json: bool) -> int:
-    message, hint, place = str(error), "", ""
-    if isinstance(error, UsageError):
-        message, hint, place = error.message, error.hint, error.place
-    elif isinstance(error, MemoryError):
+    message, hint, place = (getattr(error, name, "") for name in ("message", "hint", "place"))
+    message = message or str(error)
+    if isinstance(error, MemoryError):
         message = f"out of memory {message}".strip()
     elif isinstance(error, OSError) and error.strerror:
         message, place = error.strerror, str(error.filename or "")

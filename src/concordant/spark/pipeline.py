@@ -34,6 +34,12 @@ class Source(msgspec.Struct, forbid_unknown_fields=True):
     seq: str = "seq"
     id: str = "id"
     topic_column: str = "topic"
+    separator: str = ","
+    """What stands between the cells of a CSV line: one character."""
+    header: bool = True
+    """Do CSV files begin with the names of their columns?"""
+    multiline: bool = False
+    """May quoted cells of CSV files hold line breaks?"""
     files_per_batch: int = 1
     rows_per_batch: int = 1_000_000
     """Messages of Kafka in one micro-batch, so that a long topic does not become one."""

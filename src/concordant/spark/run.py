@@ -32,7 +32,7 @@ from concordant.spark.pipeline import (
     trigger_of,
 )
 from concordant.spark.schema import Input, read_schema
-from concordant.spark.session import explained
+from concordant.spark.session import FAILURES, explained
 from concordant.spark.sinks import Delivery, Show, counted
 from concordant.spark.sources import open_source
 from concordant.spark.step import RELATIONS
@@ -107,7 +107,7 @@ def run_pipeline(
             _run_tables(pipeline, inputs, report, show)
         else:
             _run_stream(pipeline, inputs, report, show, told, stop or Stop())
-    except PySparkException as error:
+    except FAILURES as error:
         raise explained(error) from None
     report.seconds = monotonic() - started
     report.guarantees = _guarantees(questions_of(pipeline))

@@ -6,6 +6,7 @@ because later nobody can take their streams away. Knows processes and streams, n
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib.util
 import logging
@@ -19,11 +20,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from concordant.errors import ConcordantError, UsageError
+from concordant.spark.causes import Sentence, chain_of_text, of_log, sentence
 from concordant.spark.state_store import PROVIDER, ROCKSDB
 
 DEFAULTS = {
@@ -53,8 +58,21 @@ OF_A_SESSION = (
 """Those that can be set from outside, through Spark Connect; the others are its server's."""
 
 
+FAILURES = (PySparkException, Py4JError, ConnectionError)
+"""Errors of Spark, as they reach a driver."""
+
+
 class RunFailed(ConcordantError):  # noqa: N818 - the name says what happened
-    """A job of Spark ended badly: one sentence, and where the rest is told."""
+    """A job of Spark ended badly: what happened, and what to try."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        self.message = message
+        self.hint = hint
+        super().__init__(f"{message}\n  try: {hint}" if hint else message)
+
+    def kept_in(self, log: Path) -> RunFailed:
+        """The same, and where all that Spark printed is."""
+        return RunFailed(f"{self.message} (what Spark printed is in {log})", hint=self.hint)
 
 
 def open_session(
@@ -65,7 +83,7 @@ def open_session(
     log: Path | None = None,
     verbose: bool = False,
 ) -> Any:
-    """A session of our own; its noise goes to `log`, or with `verbose` to the terminal."""
+    """A session of our own; its noise goes to `log` or nowhere, with `verbose` to the terminal."""
     builder: Any = SparkSession.builder.appName(name)
     settings = {**DEFAULTS, **(options or {})}
     if master.startswith("sc://"):
@@ -90,15 +108,61 @@ def open_session(
         return _opened(builder, settings)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger("pyspark").setLevel(logging.CRITICAL)
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # whole stacks as JSON
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
     # An interrupted call is logged with its traceback, by the root logger.
     logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
     warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
-    path = log or Path(tempfile.gettempdir()) / f"concordant-spark-{os.getpid()}.log"
+    path = log or Path(os.devnull)
     try:
         with _streams_to(path):
             return _opened(builder, settings)
     except Exception as error:
-        raise RunFailed(f"Spark did not start: {cause(error)}") from None
+        raise _not_started(error, path) from None
+
+
+@contextlib.contextmanager
+def session_of_command(
+    master: str = "local[*]",
+    *,
+    name: str = "concordant",
+    options: Mapping[str, str] | None = None,
+    verbose: bool = False,
+) -> Iterator[Any]:
+    """A session for as long as a command works; errors of Spark come out as ours.
+
+    What Spark printed is kept only if the run failed, and the error says where.
+    """
+    log = Path(tempfile.gettempdir()) / f"concordant-spark-{os.getpid()}.log"
+    atexit.register(log.unlink, missing_ok=True)  # also where a second Ctrl-C leaves at once
+    session = None
+    try:
+        session = open_session(master, name=name, options=options, log=log, verbose=verbose)
+        yield session
+    except (ConcordantError, *FAILURES) as error:
+        told = explained(error)
+        if isinstance(told, RunFailed) and log.exists():
+            atexit.unregister(log.unlink)
+            raise told.kept_in(log) from None
+        raise told from None
+    finally:
+        if session is not None:
+            with contextlib.suppress(Exception):
+                session.stop()
+
+
+def _not_started(error: Exception, log: Path) -> ConcordantError:
+    """Why there is no session: what the JVM printed says it best, if it got so far."""
+    if isinstance(error, ConcordantError):
+        return error
+    told = cause(error)
+    if not told.hint:
+        with contextlib.suppress(OSError):
+            printed = of_log(log.read_text(errors="replace"))
+            told = printed if printed.message else told
+    if told.is_usage:
+        return UsageError(told.message, hint=told.hint)
+    return RunFailed(f"Spark did not start: {told.message}", hint=told.hint)
 
 
 def _opened(builder: Any, settings: Mapping[str, str]) -> Any:
@@ -140,24 +204,46 @@ def _own_interrupt() -> Iterator[None]:
             signal.signal(signal.SIGINT, kept)
 
 
-_PYTHON_ERROR = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Violation|Exception|Failed)): (.+)$")
-
-
-def cause(error: BaseException) -> str:
-    """The one line of an error of Spark that says what happened."""
-    text = str(error)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if "Traceback" in text:  # a worker's: its last own line is the reason
-        told = [line for line in lines if _PYTHON_ERROR.match(line)]
-        if told:
-            return told[-1]
-    return lines[0] if lines else type(error).__name__
+def cause(error: BaseException) -> Sentence:
+    """What an error of Spark says happened."""
+    return sentence(_messages(error))
 
 
 def explained(error: BaseException) -> ConcordantError:
     """An error of a job as one of ours: the caller's input, or a run that failed."""
-    text = str(error)
-    found = re.search(r"concordant\.errors\.UsageError: (.+)\n(?:\s+try: (.+))?", text)
-    if found:
-        return UsageError(found[1].strip(), hint=(found[2] or "").strip())
-    return RunFailed(f"the Spark job failed: {cause(error)}")
+    if isinstance(error, ConcordantError):
+        return error
+    if isinstance(error, ConnectionError | Py4JNetworkError):
+        return RunFailed(
+            "Spark's own process has ended, most often because the system had no memory left",
+            hint='give Spark less (spark.driver.memory), or use fewer cores: master = "local[2]"',
+        )
+    messages = _messages(error)
+    for text in (str(error), *messages):
+        found = _OF_A_WORKER.search(text)
+        if found:
+            return UsageError(found[1].strip(), hint=(found[2] or "").strip())
+    told = sentence(messages)
+    if told.is_usage:
+        return UsageError(told.message, hint=told.hint, place=told.place)
+    return RunFailed(f"the Spark job failed: {told.message}", hint=told.hint)
+
+
+FAILURES = (PySparkException, Py4JError, ConnectionError)
+"""Errors of Spark, as they reach a driver."""
+
+_OF_A_WORKER = re.compile(r"concordant\.errors\.UsageError: (.+)\n(?:\s+try: (.+))?")
+_CHAIN_MAX = 20
+
+
+def _messages(error: BaseException) -> list[str]:
+    """What an error and its causes say, outermost first."""
+    found: list[str] = []
+    origin = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    with contextlib.suppress(Exception):  # the JVM may be gone
+        while origin is not None and len(found) < _CHAIN_MAX:
+            found.append(origin.getMessage() or "")
+            if "OutOfMemoryError" in origin.getClass().getName():
+                found.append("OutOfMemoryError")
+            origin = origin.getCause()
+    return found or chain_of_text(str(error) or type(error).__name__)

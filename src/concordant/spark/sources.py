@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from concordant.errors import UsageError
 from concordant.spark.pipeline import Pipeline, Source
 from concordant.spark.schema import UNREADABLE_COLUMN
+from concordant.spark.session import cause
 
 
 def open_source(session: Any, pipeline: Pipeline, source: Source, generated: Any) -> DataFrame:
@@ -27,8 +28,7 @@ def open_source(session: Any, pipeline: Pipeline, source: Source, generated: Any
     reader = session.readStream if streaming else session.read
     reader = reader.option("columnNameOfCorruptRecord", UNREADABLE_COLUMN)
     if source.kind == "csv":
-        reader = reader.option("header", True)
-        reader = reader if source.fields else reader.option("inferSchema", True)
+        reader = reader.options(**_csv_options(source))
     try:
         if source.fields and kind in ("csv", "json"):
             reader = reader.schema(f"{source.fields}, {UNREADABLE_COLUMN} string")
@@ -42,10 +42,23 @@ def open_source(session: Any, pipeline: Pipeline, source: Source, generated: Any
         return _numbered(frame, source, kind)
     except AnalysisException as error:
         raise UsageError(
-            f"the source cannot be opened: {str(error).splitlines()[0][:200]}",
+            f"the source cannot be opened: {cause(error).message}",
             hint="check the path and the format",
             place=path,
         ) from None
+
+
+def _csv_options(source: Source) -> dict[str, Any]:
+    """How Spark cuts CSV files. It compares every header with the columns that it expects: by
+    itself it would take columns that stand elsewhere for those that are named."""
+    return {
+        "header": source.header,
+        "enforceSchema": not source.header,
+        "inferSchema": not source.fields,
+        "sep": source.separator,
+        "escape": '"',
+        "multiLine": source.multiline,
+    }
 
 
 def _numbered(frame: DataFrame, source: Source, kind: str) -> DataFrame:

@@ -22,4 +22,4 @@ def test_a_connect_server_without_its_packages_is_told_with_the_extra(
 def test_the_cause_of_a_traceback_is_its_last_line_also_if_it_is_one_of_ours() -> None:
     text = 'Traceback (most recent call last):\n  File "x", line 1\n'
     ours = "concordant.spark.session.RunFailed: Spark did not start: no Java"
-    assert cause(RuntimeError(f"{text}{ours}\n")) == ours
+    assert cause(RuntimeError(f"{text}{ours}\n")).message == "Spark did not start: no Java"
