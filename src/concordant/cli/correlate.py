@@ -157,8 +157,8 @@ def _on_spark(batch: Batch, subscriptions: Sequence[Subscription], question: str
     def work(stop: Stop) -> Relations:
         with session_of_command() as session:
             stop.session = session
-            found = correlate_on(session, batch, subscriptions, question=question)
-            return Relations([found], {})
+            found, counters = correlate_on(session, batch, subscriptions, question=question)
+            return Relations([found], counters)
 
     return aside(work)
 

@@ -153,8 +153,8 @@ def _print(report: Report) -> None:
     )
     if counts.get("capped"):
         terminal.warn(f"{counts['capped']:,} queued events were dropped by a cap", json=False)
-    if counts.get("over_budget"):
-        terminal.warn(f"{counts['over_budget']:,} searches were long", json=False)
+    for name, number in report.long_searches.items():
+        terminal.warn(f"{number:,} searches of {name!r} were long", json=False)
     for promise in report.promises:
         terminal.print_text(f"kept: {promise}")
     for names, kept in _by_guarantees(report).items():

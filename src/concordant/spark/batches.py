@@ -7,7 +7,8 @@ into a pipeline or a DataFrame of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,9 +19,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.types import ArrayType
 
 from concordant.correlate.columns import Batch
+from concordant.correlate.state import Counters
 from concordant.files.order import in_order
 from concordant.files.subscriptions import Question, checked_question
 from concordant.files.write import array_of
@@ -32,35 +33,54 @@ from concordant.spark.job import make_job
 from concordant.spark.numbered import answers_of, task_count
 from concordant.spark.relations import key_and_ordinal
 from concordant.spark.spool import share, write_shares
+from concordant.spark.step import OVER_BUDGET
 
 
 def correlate_on(
     session: Any, batch: Batch, subscriptions: Sequence[Subscription], *, question: Question = ""
-) -> list[Relation]:
-    """The relations of a batch, in order; a slip is told in the words of the local engine."""
-    with relations_on(session, batch, subscriptions, question=question) as found:
-        by_slot = not isinstance(found.schema[-1].dataType, ArrayType)
-        slots = found.columns[found.columns.index("tie") + 1 :] if by_slot else []
-        rows = found.toArrow().to_pylist()
-    return [_relation(row, slots) for row in sorted(rows, key=_place)]
+) -> tuple[list[Relation], dict[str, Counters]]:
+    """The relations of a batch, in order, and what of the counters people should hear of.
+
+    A slip is told in the words of the local engine.
+    """
+    with _answers(session, batch, subscriptions, question) as answers:
+        rows = answers.toArrow().to_pylist()
+    counts: Counter[str] = Counter()
+    for row in rows:
+        if row["what"] is not None:
+            counts.update(msgspec.json.decode(row["reason"], type=dict[str, int]))
+    found = sorted((row for row in rows if row["what"] is None), key=_place)
+    return [_relation(row) for row in found], _counters(counts, subscriptions)
 
 
 @contextmanager
-def relations_on(
-    session: Any, batch: Batch, subscriptions: Sequence[Subscription], *, question: Question = ""
+def _answers(
+    session: Any, batch: Batch, subscriptions: Sequence[Subscription], question: Question
 ) -> Iterator[DataFrame]:
-    """The same as a DataFrame like that of `correlate`, until the events are let go of."""
+    """Relations and counts as a DataFrame, until the events are let go of."""
     good, derived = checked_question(subscriptions, batch.topics, question=question)
-    job = make_job(good, batch.topics, derived).relations_only()
+    job = make_job(good, batch.topics, derived)
     count = task_count(session, job)
     if isinstance(count, str):  # the tasks do not see what this process sees
         frames = {name: session.createDataFrame(_table(batch, name)) for name in batch.topics}
-        yield ask(frames, subscriptions, question=question).relations_only().answers("jvm")
+        yield ask(frames, subscriptions, question=question).answers("jvm")
         return
     with TemporaryDirectory(prefix="concordant-") as name:
         folder = Path(name)
         write_shares(in_order(batch), job, folder, count)
         yield answers_of(session, count, job, partial(share, folder))
+
+
+def _counters(
+    counts: Mapping[str, int], subscriptions: Sequence[Subscription]
+) -> dict[str, Counters]:
+    """Tasks count dropped events together, and long searches by subscription."""
+    found = {
+        one.name: Counters(over_budget=counts.get(f"{OVER_BUDGET}{one.name}", 0))
+        for one in subscriptions
+    }
+    next(iter(found.values())).capped = counts.get("capped", 0)
+    return found
 
 
 def _place(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -84,8 +104,7 @@ def _table(batch: Batch, topic: str) -> Any:
     return pa.table(columns)
 
 
-def _relation(row: dict[str, Any], slots: Sequence[str]) -> Relation:
-    events = [row[slot] for slot in slots if row[slot] is not None] if slots else row["events"]
+def _relation(row: dict[str, Any]) -> Relation:
     key, ordinal = key_and_ordinal(row)
     tie = row["tie"]
     return Relation(
@@ -96,7 +115,7 @@ def _relation(row: dict[str, Any], slots: Sequence[str]) -> Relation:
         row["position"],
         tuple(
             Event(one["topic"], one["source"], one["seq"], _micros(one["time"]), {}, one["id"])
-            for one in events
+            for one in row["events"]
         ),
         OrderKey(_micros(row["at"]), tie["source"], tie["seq"]),
     )

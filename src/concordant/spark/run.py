@@ -35,7 +35,7 @@ from concordant.spark.schema import Input, read_schema
 from concordant.spark.session import FAILURES, explained
 from concordant.spark.sinks import Delivery, Show, counted
 from concordant.spark.sources import open_source
-from concordant.spark.step import RELATIONS
+from concordant.spark.step import OVER_BUDGET, RELATIONS
 from concordant.spark.streaming import Stream, open_stream
 
 _POLL_SECONDS = 0.5
@@ -65,10 +65,18 @@ class Report:
     @property
     def relations(self) -> dict[str, int]:
         """Relations by subscription."""
+        return self._by_subscription(RELATIONS)
+
+    @property
+    def long_searches(self) -> dict[str, int]:
+        """Searches over the budget, by subscription."""
+        return {name: n for name, n in self._by_subscription(OVER_BUDGET).items() if n}
+
+    def _by_subscription(self, prefix: str) -> dict[str, int]:
         found = {
-            key.removeprefix(RELATIONS): number
+            key.removeprefix(prefix): number
             for key, number in self.counts.items()
-            if key.startswith(RELATIONS)
+            if key.startswith(prefix)
         }
         return dict(sorted(found.items()))
 

@@ -51,6 +51,10 @@ RELATIONS = "relations of "
 """Before the name of a subscription: how a count of its relations is called."""
 
 
+OVER_BUDGET = "over_budget of "
+"""Before the name of a subscription: how a count of its long searches is called."""
+
+
 class Bucket:
     """One bucket (or, in batch, all buckets of a task): a kernel for each set of subscriptions."""
 
@@ -340,8 +344,6 @@ def _sizes(saved: bytes, state: BucketState) -> dict[str, int]:
 
 def _warnings(kernel: Kernel) -> dict[str, int]:
     """What a kernel counted, over its whole life, that people should hear of."""
-    counters = kernel.counters.values()
-    return {
-        "capped": sum(one.capped for one in counters),
-        "over_budget": sum(one.over_budget for one in counters),
-    }
+    counters = kernel.counters
+    long = {f"{OVER_BUDGET}{name}": n for name, one in counters.items() if (n := one.over_budget)}
+    return {"capped": sum(one.capped for one in counters.values()), **long}

@@ -83,7 +83,6 @@ def test_a_bucket_tells_what_it_did_since_the_last_time() -> None:
         "state_bytes": len(state),
         "held": 0,
         "capped": 0,
-        "over_budget": 0,
     }
     for opened in (bucket, Bucket(JOB, state)):
         after, _ = stepped(opened, 4, 9, start=3)
