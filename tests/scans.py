@@ -19,6 +19,7 @@ from concordant.spark import csv
 from concordant.spark.job import Job
 from concordant.spark.scan import Files, rows_of
 from concordant.spark.step import Bucket, in_total_order
+from concordant.spark.unchanged import looked_at
 from tests.buckets import Summary, job_of, summaries
 from tests.generators import Case
 from tests.spark.frames import tables
@@ -61,7 +62,7 @@ def written(case: Case, job: Job, rng: Random, folder: Path) -> tuple[str, list[
             kinds = next(one.attributes for one in case.topics if one.name == topic)
             known = {(name, kind) for name, kind in known if kinds.get(name) is kind}
         path = folder / f"{topic or 'all'}.{form}"
-        shape = (str(path),), topic or "all", topic or None, tuple(roles), tuple(sorted(known))
+        shape = topic or "all", topic or None, tuple(roles), tuple(sorted(known))
         inputs.append(_csv(table, path, shape) if form == "CSV" else _parquet(table, path, shape))
     return form, inputs
 
@@ -102,10 +103,9 @@ def _csv(table: Any, path: Path, shape: Any) -> Files:
     layout = csv.Layout(
         tuple(table.column_names), tuple(_TYPES[kind] for kind in table.schema.types)
     )
-    files = Files(*shape, layout)
-    fit = csv.fit(str(path), layout, files.columns)
-    assert isinstance(fit, csv.CsvFile), fit
-    return Files(*shape, layout, (fit,))
+    files = Files(*shape, layout, (looked_at(str(path)),))
+    assert not csv.unfit(files.files[0], layout, files.columns)
+    return files
 
 
 def _cell(value: Any) -> str:
@@ -125,4 +125,4 @@ def _cell(value: Any) -> str:
 def _parquet(table: Any, path: Path, shape: Any) -> Files:
     untyped = [name for name in table.column_names if table.schema.field(name).type == pa.null()]
     pq.write_table(table.drop_columns(untyped), path)
-    return Files(*shape)
+    return Files(*shape, files=(looked_at(str(path)),))

@@ -12,7 +12,8 @@ import pytest
 
 from concordant.errors import UsageError
 from concordant.spark import correlate, explain
-from concordant.spark.csv import CsvFile, Layout, fit, pieces
+from concordant.spark.csv import Layout, pieces, unfit
+from concordant.spark.unchanged import looked_at
 from tests.spark.frames import collected
 
 
@@ -77,8 +78,8 @@ def _by_spark(spark: Any, path: Path, types: list[str], **options: Any) -> list[
 def _by_us(path: Path, types: list[str], **options: Any) -> list[tuple[Any, ...]]:
     names = tuple(f"c{number}" for number in range(len(types)))
     layout = Layout(names, tuple(types), options.get("sep", ","), bool(options.get("header")))
-    file = fit(str(path), layout, names)
-    assert isinstance(file, CsvFile), file
+    file = looked_at(str(path))
+    assert not unfit(file, layout, names)
     found = []
     for piece in pieces(file, layout, names, row_count=7):
         found += [tuple(row.values()) for row in piece.to_pylist()]
@@ -104,8 +105,11 @@ def test_every_cell_is_what_spark_reads(spark: Any, tmp_path: Path, kind: str, e
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_lines_of_any_length_are_what_spark_reads(spark: Any, tmp_path: Path, seed: int) -> None:
+def test_lines_of_any_length_are_what_spark_reads(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
     rng = Random(seed)
+    monkeypatch.setattr("concordant.spark.unchanged.BLOCK", rng.choice([1, 99, 1 << 10]))
     separator = rng.choice([",", ";", "|", "\t"])
     types = [rng.choice(list(CELLS)) for _ in range(rng.randint(1, 6))]
     lines = []
@@ -171,10 +175,10 @@ def test_files_that_cannot_just_be_cut_are_left_to_spark(tmp_path: Path) -> None
         ("cut.csv", "1,ä".encode()[:-1], "is no plain UTF-8"),
         ("mark.csv", b"\xef\xbb\xbf1,a\n", "is no plain UTF-8"),
         ("packed.csv.gz", b"1,a\n", "may be compressed"),
+        ("wide.csv", b"1,a\n" + b"," * 20_481 + b"\n", "has lines of more than 20,480 bytes"),
     ]:
         (tmp_path / name).write_bytes(data)
-        found = fit(str(tmp_path / name), Layout((), ()), ())
-        assert isinstance(found, str) and reason in found, (name, found)
+        assert reason in unfit(looked_at(str(tmp_path / name)), Layout((), ()), ()), name
     (tmp_path / "empty.csv").write_bytes(b"")
     assert _by_us(tmp_path / "empty.csv", ["bigint"]) == []
 
@@ -219,6 +223,7 @@ def test_times_as_text_are_the_instants_that_spark_reads(
         assert len(shown["jvm"]) == len(known)
         for cell in [*UNLIKE, *ZONELESS] if len(known) == len(TIMES) else UNLIKE:
             path.write_text("\n".join([*lines, f"A,x,99,{cell},"]))
+            frame = spark.read.schema(schema).csv(str(path))
             assert "has times in 'time' unlike" in explain(frame, "A"), cell
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
@@ -308,8 +313,7 @@ def test_of_lines_that_are_not_chosen_nothing_else_is_read(tmp_path: Path) -> No
     path = tmp_path / "rows.csv"
     path.write_text("\n".join(f"{n},{n % 3},{n / 4}" for n in range(100)))
     layout = Layout(("a", "b", "c"), ("bigint", "string", "double"))
-    file = fit(str(path), layout, layout.fields)
-    assert isinstance(file, CsvFile)
+    file = looked_at(str(path))
     seen = 0
 
     def chosen(table: Any, count: int) -> Any:

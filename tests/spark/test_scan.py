@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, date, datetime
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -197,9 +198,226 @@ def test_a_file_that_is_gone_or_damaged_is_told_with_its_path(
         found.collect()
     assert isinstance(explained(raised.value), UsageError)
     if form == "parquet":
-        (tmp_path / "2.parquet").write_bytes(b"PAR1junkjunkPAR1")
+        size = (tmp_path / "1.parquet").stat().st_size
+        (tmp_path / "2.parquet").write_bytes(b"PAR1".center(size - 4, b"?") + b"PAR1")
         with pytest.raises(UsageError, match=r"2\.parquet cannot be read: "):
             correlate(frame, "A then B")
+
+
+def _rows(first: int, last: int, **more: Any) -> Any:
+    """As many events of A and B in turn, and columns beside those that make them events."""
+    numbers = range(first, last)
+    own = {"source": ["x" for _ in numbers], "seq": list(numbers), "time": list(numbers)}
+    return pa.table({"topic": ["AB"[n % 2] for n in numbers], **own, **more})
+
+
+def _folder(path: Path, form: str) -> Path:
+    """Two files, and what Spark does not take for one of its own."""
+    path.mkdir()
+    for number in range(2):
+        rows = _rows(20 * number, 20 * number + 20)
+        if form == "parquet":
+            pq.write_table(rows, path / f"{number}.parquet")
+        else:
+            lines = [",".join(map(str, row.values())) for row in rows.to_pylist()]
+            (path / f"{number}.csv").write_text("\n".join(lines))
+        (path / f"_{number}.{form}").write_bytes((path / f"{number}.{form}").read_bytes())
+    for name in (f"2.{form}", f".0.{form}", "_SUCCESS"):
+        (path / name).write_bytes(b"")
+    return path
+
+
+def _reads(spark: Any, form: str, *paths: Path | str, **options: Any) -> Any:
+    reader = spark.read.format(form).schema(_SCHEMA).options(**options)
+    return reader.load([str(path) for path in paths])
+
+
+QUESTION = "A then B partition by source"
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_files_are_read_as_often_as_spark_reads_them(spark: Any, tmp_path: Path, form: str) -> None:
+    folder = _folder(tmp_path / "a;b#c?d %41 ä", form)
+    one = folder / f"1.{form}"
+    for paths in ([folder], [one, one], [folder, one], [f"{tmp_path}/a*/*.{form}", one]):
+        frame = _reads(spark, form, *paths)
+        asked = ask(frame, "A then B partition by source", bad="skip")
+        told = [
+            sorted(str(row) for row in asked.answers(scan).toArrow().to_pylist())
+            for scan in ("jvm", "worker")
+        ]
+        told = [[row for row in rows if "'what': 'counts'" not in row] for rows in told]
+        assert told[0] == told[1], paths
+        assert len(told[0]) > 15 and any("repeated" in row for row in told[0]) == len(paths) - 1
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_what_comes_between_files_and_workers_is_left_to_spark(
+    spark: Any, tmp_path: Path, form: str
+) -> None:
+    """Cached rows gave no relations at all: their files had no names."""
+    folder = _folder(tmp_path / "rows", form)
+    frame = _reads(spark, form, folder)
+    frame.createOrReplaceTempView("rows_of_files")
+    computed = {
+        "filter": frame.filter("seq >= 0"),
+        "limit": frame.limit(1_000),
+        "sample": frame.sample(fraction=1.0, seed=1),
+        "union": frame.union(_reads(spark, form, folder).filter("false")),
+        "hint": frame.hint("broadcast"),
+        "join": frame.join(spark.range(1).select("id").withColumnRenamed("id", "n"), how="cross"),
+        "name": frame.selectExpr("*", "input_file_name() as file"),
+        "view": spark.table("rows_of_files"),
+        "alias": frame.alias("other"),
+    }
+    expected = collected(correlate(frame, QUESTION, scan="worker"))
+    assert len(expected) == 20
+    for name, one in computed.items():
+        assert "it is no file as it is, but computed" in explain(one, QUESTION), name
+        assert collected(correlate(one, QUESTION)) == expected, name
+    for cached in (frame, _reads(spark, form, folder)):
+        cached.cache()
+        try:
+            assert "Spark holds it in its cache" in explain(frame, QUESTION)
+            assert collected(correlate(frame, QUESTION)) == expected
+        finally:
+            cached.unpersist()
+    assert "read by the workers" in explain(frame, QUESTION)
+    (tmp_path / "parted").mkdir()
+    _folder(tmp_path / "parted" / "day=1", form)
+    parted = spark.read.format(form).schema(f"{_SCHEMA}, day int").load(str(tmp_path / "parted"))
+    assert "its folders carry values" in explain(parted, QUESTION)
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_files_that_spark_may_pass_over_are_left_to_it(
+    spark: Any, tmp_path: Path, form: str
+) -> None:
+    folder = _folder(tmp_path / "rows", form)
+    frame = _reads(spark, form, folder)
+    expected = collected(correlate(frame, QUESTION, scan="worker"))
+    damaged = _reads(spark, form, folder, ignoreMissingFiles=True)
+    assert "with the option ignoremissingfiles" in explain(damaged, QUESTION)
+    for name in ("ignoreCorruptFiles", "ignoreMissingFiles"):
+        spark.conf.set(f"spark.sql.files.{name}", "true")
+        try:
+            assert "pass over files that it cannot read" in explain(frame, QUESTION)
+            assert collected(correlate(frame, QUESTION)) == expected
+        finally:
+            spark.conf.unset(f"spark.sql.files.{name}")
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_files_that_are_not_those_that_spark_listed_are_left_to_it(
+    spark: Any, tmp_path: Path, form: str
+) -> None:
+    folder = _folder(tmp_path / "rows", form)
+    frame = _reads(spark, form, folder)
+    found = correlate(frame, QUESTION, scan="worker")
+    with (folder / f"1.{form}").open("ab") as file:
+        file.write(b"\nA,x,1000,1000")
+    assert "its files have changed since Spark listed them" in explain(frame, QUESTION)
+    with pytest.raises(Exception, match="has changed") as raised:
+        found.collect()
+    assert isinstance(explained(raised.value), UsageError)
+
+
+def test_parquet_of_every_kind_is_read_as_spark_reads_it(spark: Any, tmp_path: Path) -> None:
+    """By the workers, or with a reason by Spark."""
+    numbers = list(range(20))
+    old = pa.array([datetime(1500, 1, 1, n % 3, tzinfo=UTC) for n in numbers])
+    small = [n % 3 for n in numbers]
+    texts = pa.array([f"{n % 3}" for n in numbers])
+    by_workers = {
+        "byte": {"v": pa.array(small, pa.int8())},
+        "short": {"v": pa.array(small, pa.int16())},
+        "int": {"v": pa.array(small, pa.int32())},
+        "float": {"v": pa.array(small, pa.float32())},
+        "day": {"v": pa.array(small, pa.date32())},
+        "ms": {"v": pa.array(small, pa.timestamp("ms", "UTC"))},
+        "local": {"v": pa.array(small, pa.timestamp("us"))},
+        "old": {"v": old.cast(pa.timestamp("us", "UTC"))},
+        "large": {"v": texts.cast(pa.large_string())},
+        "codes": {"v": texts.dictionary_encode()},
+        "repeating": {"v": pa.DictionaryArray.from_arrays(small, ["p", "p", "q"])},
+        "lists": {"v": texts, "w": pa.array([[1]] * 20)},
+    }
+    by_spark = {
+        "uint8": {"v": pa.array(small, pa.uint8())},
+        "uint64": {"v": pa.array(small, pa.uint64())},
+        "decimal": {"v": pa.array(small, pa.int32()).cast(pa.decimal128(12, 2))},
+        "Berlin": {"v": pa.array(small, pa.timestamp("us", "Europe/Berlin"))},
+        "view": {"v": texts.cast(pa.string_view())},
+    }
+    for number, (name, more) in enumerate({**by_workers, **by_spark}.items()):
+        path = tmp_path / f"{number}.parquet"
+        pq.write_table(_rows(0, 20, **more), path, row_group_size=7)
+        frame = spark.read.parquet(str(path))
+        question = "A then B partition by v"
+        told = explain(frame, question)
+        assert ("read by the workers" in told) == (name in by_workers), (name, told)
+        found = {
+            scan: correlate(frame, question, attributes="v", scan=scan).toArrow().to_pylist()
+            for scan in ("jvm", "auto")
+        }
+        assert sorted(map(str, found["auto"])) == sorted(map(str, found["jvm"])), name
+        assert len(found["jvm"]) > 2
+
+
+def test_parquet_files_that_differ_are_left_to_spark(spark: Any, tmp_path: Path) -> None:
+    def reason(*tables: Any, schema: str = f"{_SCHEMA}, v bigint", **options: Any) -> str:
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        for number, table in enumerate(tables):
+            pq.write_table(table, folder / f"{number}.parquet", **written)
+        return explain(spark.read.schema(schema).options(**options).parquet(str(folder)), text)
+
+    written: dict[str, Any] = {}
+    text = "A then B partition by v"
+    numbers = pa.array(range(20))
+    wide, narrow = _rows(0, 20, v=numbers), _rows(20, 40, v=numbers.cast(pa.int32()))
+    assert "read by the workers" in reason(wide, wide, mergeSchema=True)
+    assert "1.parquet has the column v as int32" in reason(wide, narrow)
+    assert "1.parquet has no column v" in reason(wide, _rows(20, 40))
+    assert "1.parquet has no column v" in reason(wide, _rows(20, 40, V=numbers))
+    both = pa.table([*wide.columns, numbers], [*wide.column_names, "V"])
+    assert "0.parquet has several columns v" in reason(both)
+    days = _rows(0, 20, v=pa.array([date(1500, 1, 1)] * 20))
+    with_days = f"{_SCHEMA}, v date"
+    assert "read by the workers" in reason(days, schema=with_days)
+    assert "option datetimerebasemode" in reason(
+        days, schema=with_days, datetimeRebaseMode="LEGACY"
+    )
+    for told in (
+        {b"org.apache.spark.version": b"2.4.8"},
+        {b"org.apache.spark.legacyDateTime": b""},
+    ):
+        assert "versions before 3" in reason(days.replace_schema_metadata(told), schema=with_days)
+        assert "read by the workers" in reason(wide.replace_schema_metadata(told))
+    spark.conf.set("spark.sql.parquet.datetimeRebaseModeInRead", "LEGACY")
+    try:
+        assert "versions before 3" in reason(days, schema=with_days)
+        assert "read by the workers" in reason(wide)
+    finally:
+        spark.conf.unset("spark.sql.parquet.datetimeRebaseModeInRead")
+    written = {"use_deprecated_int96_timestamps": True}
+    moments = _rows(0, 20, v=pa.array(range(20), pa.timestamp("us")))
+    assert "has the column v as timestamp[ns]" in reason(moments, schema=f"{_SCHEMA}, v timestamp")
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_inputs_by_topic_without_a_key_are_all_read(spark: Any, tmp_path: Path, form: str) -> None:
+    frames = {}
+    for topic in "AB":
+        rows = _rows(0, 40).filter(pa.compute.equal(_rows(0, 40)["topic"], topic))
+        rows = rows.drop_columns(["topic", "source"])
+        folder = tmp_path / topic
+        spark.createDataFrame(rows).write.format(form).save(str(folder))
+        frames[topic] = spark.read.format(form).schema("seq bigint, time bigint").load(str(folder))
+    for question in ("A then B", "one: A then B\ntwo: A[1] and A[2]\nthree: B"):
+        expected = collected(correlate(frames, question, scan="jvm"))
+        assert collected(correlate(frames, question, scan="worker")) == expected
+        assert len(expected) >= 20
 
 
 def test_what_workers_would_have_to_hold_is_bounded(

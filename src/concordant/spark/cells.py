@@ -90,6 +90,20 @@ def has_stray_return(data):
     return False
 
 
+@njit(cache=True)
+def has_long_line(data, length_max):
+    """Is there a line of more bytes? Looks only at where lines may end, not at all of them."""
+    start = 0
+    while start + length_max < len(data):
+        at = start + length_max
+        while at >= start and data[at] != _FEED:
+            at -= 1
+        if at < start:
+            return True
+        start = at + 1
+    return False
+
+
 @njit(cache=True, inline="always")
 def _with_zero(word):
     """Not zero if one of eight bytes is; they are looked at together."""

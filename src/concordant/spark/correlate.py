@@ -137,7 +137,7 @@ def explain(events: Events, subscriptions: Question, *, scan: str = "auto", **op
     columns = ", ".join(f"{name} ({kind})" for name, kind in asked.job.columns)
     lines.append(f"attributes that travel: {columns or 'none'}")
     if isinstance(found, Scan):
-        count = sum(len(one.paths) for one in found.inputs)
+        count = sum(len(one.files) for one in found.inputs)
         lines.append(f"read by the workers: {found.task_count} tasks scan {count} files")
     else:
         lines.append(f"read by Spark, filtered there and shuffled: {found}")

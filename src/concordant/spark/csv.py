@@ -1,16 +1,14 @@
 """CSV files as the workers read them: the cells that Spark's own reader would give.
 
 Files that a line feed and a separator cut rightly are read here, in compiled loops (`cells`); of
-others (quotes, stray carriage returns, bytes that are no UTF-8) `fit` says why not, before a job
-starts. A cell that is no number where the schema says so is null, as with Spark. Knows files, Arrow
-and Spark's conversions, and nothing of events.
+others (quotes, stray carriage returns, bytes that are no UTF-8, very long lines) `unfit` says why,
+before a job starts. A cell that is no number where the schema says so is null, as with Spark. Knows
+files, Arrow and Spark's conversions, and nothing of events.
 """
 
 from __future__ import annotations
 
 import codecs
-import mmap
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from concordant.correlate.columns import Array
-from concordant.errors import InvariantViolation, UsageError
+from concordant.errors import InvariantViolation
 from concordant.spark.cells import (
     BEYOND_ASCII,
     BOOLEAN,
@@ -36,11 +34,13 @@ from concordant.spark.cells import (
     ZONED,
     code,
     gather,
+    has_long_line,
     has_stray_return,
     lines,
     read,
     unusual,
 )
+from concordant.spark.unchanged import Unchanged
 
 SUFFIXES = ("", ".csv", ".tsv", ".txt")
 """Names of files that Spark does not take for compressed."""
@@ -63,8 +63,9 @@ our own: times that are UTC where they name no zone, and times that have to name
 
 _TIMES = ("instant", "zoned")
 
-_MARK = b"\xef\xbb\xbf"
-_CHUNK = 1 << 20
+LINE_BYTES_MAX = 20_480
+"""So many columns Spark reads, and an error is what it makes of a line with more."""
+
 _LOOK = 1 << 14
 
 
@@ -78,77 +79,65 @@ class Layout:
     header: bool = False
 
 
-@dataclass(frozen=True)
-class CsvFile:
-    """A file as it was when it was found fit."""
-
-    path: str
-    size: int
-    changed_ns: int
-
-
-def fit(path: str, layout: Layout, columns: Sequence[str]) -> CsvFile | str:
-    """The file, of which these columns are to be read by the loops of `cells`; or why not."""
-    if Path(path).suffix.lower() not in SUFFIXES:
-        return f"{Path(path).name} may be compressed"
-    with Path(path).open("rb") as file:
-        status = os.fstat(file.fileno())
-        found = CsvFile(path, status.st_size, status.st_mtime_ns)
-        if not status.st_size:
-            return found
-        with _mapped(file) as data:
-            kind = unusual(_bytes(data))
-            if kind & QUOTED:
-                return f"{Path(path).name} has quotes"
-            if kind & RETURNS and has_stray_return(_bytes(data)):
-                return f"{Path(path).name} has carriage returns within its lines"
-            if kind & BEYOND_ASCII and (data[: len(_MARK)] == _MARK or not _is_utf8(data)):
-                return f"{Path(path).name} is no plain UTF-8"
-            if odd := _column_with_odd_times(_bytes(data), layout, columns):
-                return f"{Path(path).name} has times in '{odd}' unlike 2026-03-02T09:00:00Z"
-    return found
-
-
-def _column_with_odd_times(data: Array, layout: Layout, columns: Sequence[str]) -> str:
-    """A column of times of which a cell is in no plain form: how Spark reads it is its own."""
+def unfit(file: Unchanged, layout: Layout, columns: Sequence[str]) -> str:
+    """Why these columns of a file cannot be read by the loops of `cells`; empty if they can."""
+    name = Path(file.path).name
+    if Path(file.path).suffix.lower() not in SUFFIXES:
+        return f"{name} may be compressed"
     kinds = dict(zip(layout.fields, layout.types, strict=True))
-    times = [name for name in columns if kinds[name] in _TIMES]
-    if not times:
-        return ""
-    cells = _Cells(data, layout, times, _LOOK)
-    for starts in _lines(data, layout, _LOOK):
-        for column, *_ in cells.read(starts):
-            return cells.names[column]
+    times = _Cells(layout, [one for one in columns if kinds[one] in _TIMES], _LOOK)
+    cut = _Cut(layout.header, _LOOK)
+    for number, data in enumerate(file.blocks()):
+        if why := _why_unfit(data, is_first=number == 0):
+            return f"{name} {why}"
+        for starts in cut.lines(data) if times.names else ():
+            for column, *_ in times.read(data, starts):
+                odd = times.names[column]
+                return f"{name} has times in '{odd}' unlike 2026-03-02T09:00:00Z"
     return ""
 
 
-def _lines(data: Array, layout: Layout, row_count: int) -> Iterator[Array]:
-    """Where lines begin, so many at a time; without the header."""
-    at, _ = lines(data, 0, np.zeros(1, np.int64)) if layout.header else (0, 0)
-    starts = np.zeros(row_count, np.int64)
-    while at < len(data):
-        at, count = lines(data, at, starts)
-        if count:
-            yield starts[:count]
+def _why_unfit(data: Array, *, is_first: bool) -> str:
+    """What keeps whole lines from being cut here, if anything does."""
+    kind = unusual(data)
+    if kind & QUOTED:
+        return "has quotes"
+    if kind & RETURNS and has_stray_return(data):
+        return "has carriage returns within its lines"
+    if kind & BEYOND_ASCII:
+        text = data.tobytes()
+        if (is_first and text.startswith(codecs.BOM_UTF8)) or not _is_utf8(text):
+            return "is no plain UTF-8"
+    if has_long_line(data, LINE_BYTES_MAX):
+        return f"has lines of more than {LINE_BYTES_MAX:,} bytes"
+    return ""
 
 
-def _mapped(file: Any) -> mmap.mmap:
-    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-
-
-def _bytes(data: mmap.mmap) -> Array:
-    return np.frombuffer(data, np.uint8)
-
-
-def _is_utf8(data: mmap.mmap) -> bool:
-    decoder = codecs.getincrementaldecoder("utf-8")()
+def _is_utf8(text: bytes) -> bool:
     try:
-        for start in range(0, len(data), _CHUNK):
-            decoder.decode(data[start : start + _CHUNK])
-        decoder.decode(b"", final=True)
+        text.decode()
     except UnicodeDecodeError:
         return False
     return True
+
+
+class _Cut:
+    """Where the lines of a file begin that are not blank, block after block, behind the header."""
+
+    def __init__(self, header: bool, row_count: int) -> None:
+        self._header = header
+        self._starts = np.zeros(row_count, np.int64)
+
+    def lines(self, data: Array) -> Iterator[Array]:
+        """The beginnings in a block, so many at a time."""
+        at = 0
+        if self._header:
+            at, count = lines(data, 0, self._starts[:1])
+            self._header = not count
+        while at < len(data):
+            at, count = lines(data, at, self._starts)
+            if count:
+                yield self._starts[:count]
 
 
 Chosen = Callable[[Any, int], Array]
@@ -156,7 +145,7 @@ Chosen = Callable[[Any, int], Array]
 
 
 def pieces(
-    file: CsvFile,
+    file: Unchanged,
     layout: Layout,
     columns: Sequence[str],
     *,
@@ -168,27 +157,19 @@ def pieces(
 
     With `chosen`, only rows that it wants, by the columns `by`: of others no more cells are read.
     """
-    if not file.size:
-        return
-    with Path(file.path).open("rb") as opened:
-        status = os.fstat(opened.fileno())
-        if (status.st_size, status.st_mtime_ns) != (file.size, file.changed_ns):
-            raise UsageError(
-                f"{file.path} has changed since it was looked at",
-                hint="make the DataFrame anew, from files that stay as they are",
-            )
-        data = _bytes(_mapped(opened))
-    told = _Cells(data, layout, by if chosen else (), row_count)
-    rest = _Cells(data, layout, [one for one in columns if one not in told.names], row_count)
-    for starts in _lines(data, layout, row_count):
-        known = told.columns(starts)
-        if chosen is not None:
-            mine = chosen(pa.table(known), len(starts))
-            starts = starts[mine]
-            known = {name: _filtered(values, mine) for name, values in known.items()}
-        if len(starts):
-            known |= rest.columns(starts)
-            yield pa.table({name: known[name] for name in columns})
+    told = _Cells(layout, by if chosen else (), row_count)
+    rest = _Cells(layout, [one for one in columns if one not in told.names], row_count)
+    cut = _Cut(layout.header, row_count)
+    for data in file.blocks():
+        for starts in cut.lines(data):
+            known = told.columns(data, starts)
+            if chosen is not None:
+                mine = chosen(pa.table(known), len(starts))
+                starts = starts[mine]
+                known = {name: _filtered(values, mine) for name, values in known.items()}
+            if len(starts):
+                known |= rest.columns(data, starts)
+                yield pa.table({name: known[name] for name in columns})
 
 
 def _filtered(values: Any, mine: Array) -> Any:
@@ -202,8 +183,7 @@ def _filtered(values: Any, mine: Array) -> Any:
 class _Cells:
     """Some columns of lines, and the arrays that their cells are read into."""
 
-    def __init__(self, data: Array, layout: Layout, columns: Sequence[str], row_count: int) -> None:
-        self._data = data
+    def __init__(self, layout: Layout, columns: Sequence[str], row_count: int) -> None:
         self._separator = ord(layout.separator)
         places = [number for number, name in enumerate(layout.fields) if name in columns]
         self.names = [layout.fields[place] for place in places]
@@ -217,16 +197,16 @@ class _Cells:
         self._valid = np.zeros(shape, np.bool_)
         self._odd = np.zeros((ODD_FIELDS, len(places) * row_count), np.int64)
 
-    def columns(self, starts: Array) -> dict[str, Any]:
+    def columns(self, data: Array, starts: Array) -> dict[str, Any]:
         """The columns of the lines that begin at some places, as Arrow arrays."""
-        for cell in self.read(starts) if self.names else ():
-            self._read_odd(*cell)
-        return {name: self._array(k, len(starts)) for k, name in enumerate(self.names)}
+        for column, row, start, length in self.read(data, starts) if self.names else ():
+            self._read_odd(column, row, data[start : start + length].tobytes().decode())
+        return {name: self._array(data, k, len(starts)) for k, name in enumerate(self.names)}
 
-    def read(self, starts: Array) -> list[list[int]]:
+    def read(self, data: Array, starts: Array) -> list[list[int]]:
         """Read the cells of lines; those that are odd, as `cells` points at them."""
         odd_count = read(
-            self._data,
+            data,
             starts,
             self._separator,
             self._kinds,
@@ -239,9 +219,8 @@ class _Cells:
         found: list[list[int]] = self._odd[:, :odd_count].T.tolist()
         return found
 
-    def _read_odd(self, column: int, row: int, start: int, length: int) -> None:
+    def _read_odd(self, column: int, row: int, text: str) -> None:
         """A value in a form of its own, by the rules of Java."""
-        text = bytes(self._data[start : start + length]).decode()
         kind = self._types[column]
         if kind in _TIMES:
             raise InvariantViolation(f"the file was looked at, and has the time {text!r}")
@@ -250,11 +229,11 @@ class _Cells:
         if value is not None:
             (self._reals if kind == "double" else self._numbers)[column, row] = value
 
-    def _array(self, column: int, count: int) -> Any:
+    def _array(self, data: Array, column: int, count: int) -> Any:
         kind, arrow, bits = TYPES[self._types[column]]
         valid = self._valid[column, :count]
         if kind == TEXT:
-            return self._texts(column, count)
+            return self._texts(data, column, count)
         values = (self._reals if kind == REAL else self._numbers)[column, :count]
         if 0 < bits < 64:
             beyond = 1 << (bits - 1)
@@ -266,17 +245,17 @@ class _Cells:
         mask = None if valid.all() else ~valid
         return pa.array(values, arrow, mask=mask)
 
-    def _texts(self, column: int, count: int) -> Any:
+    def _texts(self, data: Array, column: int, count: int) -> Any:
         starts, lengths = self._numbers[column, :count], self._lengths[column, :count]
         valid = self._valid[column, :count]
         places = 1 << (2 * count - 1).bit_length()
         codes, firsts = np.zeros(count, np.int32), np.zeros(count, np.int32)
         table = np.full(places, -1, np.int32)
-        known = code(self._data, starts, lengths, valid, table, codes, firsts)
+        known = code(data, starts, lengths, valid, table, codes, firsts)
         firsts = firsts[:known]
         offsets = np.zeros(known + 1, np.int32)
         gathered = np.zeros(int(lengths[firsts].sum()), np.uint8)
-        gather(self._data, starts, lengths, firsts, offsets, gathered)
+        gather(data, starts, lengths, firsts, offsets, gathered)
         dictionary = pa.Array.from_buffers(
             pa.string(), known, [None, pa.py_buffer(offsets), pa.py_buffer(gathered)]
         )
@@ -350,14 +329,11 @@ def _hexadecimal(text: str) -> float:
 
 def cut_by(options: Mapping[str, str]) -> tuple[str, bool] | str:
     """The separator and whether files have headers, by options of Spark's reader; or why not."""
-    known = {"header", "inferschema", "sep", "delimiter", "path", "paths", "enforceschema"}
-    for name in options:
-        if name.lower() not in known:
-            return f"it is read with the option {name}"
-    small = {name.lower(): value for name, value in options.items()}
-    separator = small.get("sep", small.get("delimiter", ","))
+    if strange := options.keys() - {"header", "inferschema", "sep", "delimiter", "enforceschema"}:
+        return f"it is read with the option {min(strange)}"
+    separator = options.get("sep", options.get("delimiter", ","))
     if separator not in SEPARATORS:
         return f"its separator is {separator!r}"
-    if small.get("enforceschema", "true").lower() != "true":
+    if options.get("enforceschema", "true").lower() != "true":
         return "its headers are to be checked"
-    return separator, small.get("header", "false").lower() == "true"
+    return separator, options.get("header", "false").lower() == "true"

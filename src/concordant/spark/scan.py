@@ -8,13 +8,12 @@ large for that, rows travel as `normalise` says. Either way the answers are the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +28,7 @@ from concordant.model.kind import Kind
 from concordant.spark import csv, numbered
 from concordant.spark.job import Job
 from concordant.spark.layout import SubscriptionSet
+from concordant.spark.listed import Listed, listed
 from concordant.spark.rows import (
     ID,
     SET,
@@ -42,6 +42,7 @@ from concordant.spark.rows import (
 from concordant.spark.schema import Field, Input
 from concordant.spark.share import key_columns, owners
 from concordant.spark.step import CHUNK, DICTIONARY_MAX, in_total_order
+from concordant.spark.unchanged import Unchanged, looked_at
 
 TASK_COUNT_MAX = 8
 """With more tasks, each reading everything costs more than a shuffle."""
@@ -77,6 +78,12 @@ _ZONE = "spark.sql.session.timeZone"
 _UTC = ("UTC", "Etc/UTC", "GMT", "Z")
 """Zones in which a time without one is what it looks like."""
 
+_REBASE = "spark.sql.parquet.datetimeRebaseModeInRead"
+_REBASED = frozenset({"date", "timestamp", "timestamp_ntz"})
+"""Types of days that Spark may read by another calendar, where it is told to or the file is old."""
+
+_OLD_TIMES = "Spark reads times in the way of its versions before 3"
+
 _TIME_PARSER = "spark.sql.legacy.timeParserPolicy"
 
 _CORRUPT = "spark.sql.columnNameOfCorruptRecord"
@@ -87,7 +94,6 @@ _CORRUPT = "spark.sql.columnNameOfCorruptRecord"
 class Files:
     """One input as a task reads it."""
 
-    paths: tuple[str, ...]
     name: str
     topic: str | None
     reserved: tuple[tuple[str, str], ...]
@@ -96,8 +102,8 @@ class Files:
     """Columns of attributes that travel, with their kinds."""
     layout: csv.Layout | None = None
     """How the lines of CSV files are cut."""
-    csv_files: tuple[csv.CsvFile, ...] = ()
-    """The same paths, looked at, where there is a layout."""
+    files: tuple[Unchanged, ...] = ()
+    """Those that hold anything, as they were when they were looked at."""
 
     @property
     def columns(self) -> list[str]:
@@ -140,11 +146,8 @@ def scan_of(inputs: Sequence[Input], job: Job) -> Scan | str:
         files = _files(one, job)
         if isinstance(files, str):
             return f"{one.name}: {files}"
-        looked_at = _looked_at(one, files)
-        if isinstance(looked_at, str):
-            return f"{one.name}: {looked_at}"
-        found.append(looked_at[0])
-        size += looked_at[1]
+        found.append(files[0])
+        size += files[1]
     if size > BYTES_MAX:
         return f"{size >> 20} MiB are more than {BYTES_MAX >> 20} MiB that workers would hold"
     return Scan(session, tuple(found), task_count)
@@ -200,57 +203,57 @@ def _without_long_dictionaries(table: Any) -> Any:
 # --- what can be read -----------------------------------------------------------------------------
 
 
-def _files(given: Input, job: Job) -> Files | str:
+def _files(given: Input, job: Job) -> tuple[Files, int] | str:
+    """Files, and the bytes of what travels of them; or what speaks against reading them."""
     if given.unreadable is not None:
         return "Spark sets rows aside that cannot be read"
-    plan = given.frame._jdf.queryExecution().analyzed()
-    if plan.getClass().getSimpleName() != "LogicalRelation":
-        return "it is no file as it is, but computed"
-    relation = plan.relation()
-    if relation.getClass().getSimpleName() != "HadoopFsRelation":
-        return "it is no file"
-    kind = str(relation.fileFormat().toString())
-    if kind not in ("Parquet", "CSV"):
-        return "only Parquet and CSV files are read by workers"
-    if not relation.partitionSchema().isEmpty():
-        return "its folders carry values"
-    layout = _layout(given, relation) if kind == "CSV" else None
+    found = listed(given.frame)
+    if isinstance(found, str):
+        return found
+    if len(found.paths) > FILE_COUNT_MAX:
+        return f"{len(found.paths)} files are more than {FILE_COUNT_MAX}"
+    layout = _layout(given, found) if found.form == "CSV" else None
     if isinstance(layout, str):
         return layout
-    paths = [urlparse(one) for one in given.frame.inputFiles()]
-    if any(one.scheme not in ("", "file") for one in paths):
-        return "its files are not on this machine"
-    if len(paths) > FILE_COUNT_MAX:
-        return f"{len(paths)} files are more than {FILE_COUNT_MAX}"
-    found = _as_read(given, job, tuple(unquote(one.path) for one in paths), layout)
+    files = _as_read(given, job, layout)
     known = _TYPES if layout is None else csv.TYPES
     types = {} if layout is None else dict(zip(layout.fields, layout.types, strict=True))
-    for field in _fields(given, found):
+    for field in _fields(given, files):
         if len(field.path) > 1:
             return f"the column {'.'.join(field.path)} is nested"
         kind = field.type.simpleString()
         if types.get(field.path[0], kind) not in known:
             return f"the column {field.path[0]} has the type {kind}"
-    if layout is None and given.reserved[TIME].type.simpleString() == "string":
+    if layout is None and (why := _speaks_against_parquet(given, files, found)):
+        return why
+    return _looked_at(given, files, found)
+
+
+def _speaks_against_parquet(given: Input, files: Files, found: Listed) -> str:
+    if strange := found.options.keys() - {"mergeschema"}:
+        return f"it is read with the option {min(strange)}"
+    session: Any = given.frame.sparkSession
+    if given.reserved[TIME].type.simpleString() == "string":
         return "its times are text"
-    return found
+    kinds = {field.type.simpleString() for field in _fields(given, files)}
+    if kinds & _REBASED and session.conf.get(_REBASE).upper() != "CORRECTED":
+        return _OLD_TIMES
+    return ""
 
 
-def _layout(given: Input, relation: Any) -> csv.Layout | str:
+def _layout(given: Input, found: Listed) -> csv.Layout | str:
     """How the lines of a CSV file are cut, or what speaks against it."""
     session: Any = given.frame.sparkSession
-    told = str(relation.options().mkString("\0"))  # at once: each call to the JVM costs
-    options = dict(one.split(" -> ", 1) for one in told.split("\0") if " -> " in one)
-    found = csv.cut_by(options)
-    if isinstance(found, str):
-        return found
+    cut = csv.cut_by(found.options)
+    if isinstance(cut, str):
+        return cut
     fields = given.frame.schema.fields
     names = tuple(field.name for field in fields)
     if session.conf.get(_CORRUPT) in names:
         return "Spark keeps rows that cannot be read"
     types = {field.name: field.dataType.simpleString() for field in fields}
     if "timestamp" in types.values() and session.conf.get(_TIME_PARSER).upper() == "LEGACY":
-        return "Spark reads times in the way of its versions before 3"
+        return _OLD_TIMES
     zone = session.conf.get(_ZONE)
     for name, kind in types.items():
         if kind == "timestamp":
@@ -258,13 +261,12 @@ def _layout(given: Input, relation: Any) -> csv.Layout | str:
     moment = given.reserved[TIME]
     if types[moment.path[0]] == "string":
         types[moment.path[0]] = "instant"
-    return csv.Layout(names, tuple(types[name] for name in names), *found)
+    return csv.Layout(names, tuple(types[name] for name in names), *cut)
 
 
-def _as_read(given: Input, job: Job, paths: tuple[str, ...], layout: csv.Layout | None) -> Files:
+def _as_read(given: Input, job: Job, layout: csv.Layout | None) -> Files:
     kinds = given.kinds()
     return Files(
-        paths,
         given.name,
         given.topic,
         tuple((role, field.path[0]) for role, field in given.reserved.items()),
@@ -273,45 +275,56 @@ def _as_read(given: Input, job: Job, paths: tuple[str, ...], layout: csv.Layout 
     )
 
 
-def _looked_at(given: Input, files: Files) -> tuple[Files, int] | str:
-    """Files, and the bytes of what travels of them; or what speaks against reading them."""
+def _looked_at(given: Input, files: Files, found: Listed) -> tuple[Files, int] | str:
+    looks: list[Unchanged] = []
+    for path in found.paths:
+        with _told(path):
+            looks.append(looked_at(path))
+    size = sum(one.size for one in looks)
+    if size != found.size:
+        return "its files have changed since Spark listed them"
+    looks = [one for one in looks if one.size]
     if files.layout is None:
-        size = _size(given, files)
-        return size if isinstance(size, str) else (files, size)
-    size = 0
-    for path in files.paths:
-        with _opened(path):
-            size += Path(path).stat().st_size
-    if size > BYTES_MAX:
-        return files, size
-    found: list[csv.CsvFile] = []
-    for path in files.paths:
-        with _opened(path):
-            one = csv.fit(path, files.layout, files.columns)
-        if isinstance(one, str):
-            return one
-        found.append(one)
-    return replace(files, csv_files=tuple(found)), size
+        size = 0
+        wanted = {field.path[0]: field.type.simpleString() for field in _fields(given, files)}
+        for one in looks:
+            with _told(one.path):
+                more = _size(one, wanted)
+            if isinstance(more, str):
+                return more
+            size += more
+    elif size <= BYTES_MAX:
+        for one in looks:
+            with _told(one.path):
+                if why := csv.unfit(one, files.layout, files.columns):
+                    return why
+    return replace(files, files=tuple(looks)), size
 
 
-def _size(given: Input, files: Files) -> int | str:
+def _size(file: Unchanged, wanted: Mapping[str, str]) -> int | str:
     """Bytes of the columns that travel, or what speaks against reading them."""
-    wanted = {field.path[0]: field.type.simpleString() for field in _fields(given, files)}
-    size = 0
-    for path in files.paths:
-        with _opened(path), pq.ParquetFile(path) as file:
-            schema = file.schema_arrow
-            for name, kind in wanted.items():
-                at = schema.get_field_index(name)
-                if at < 0 or _value_type(schema.field(at).type) not in _TYPES[kind]:
-                    return f"the files differ in the column {name}"
-            groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
-            for group in groups:
-                columns = [group.column(n) for n in range(group.num_columns)]
-                size += sum(
-                    one.total_uncompressed_size for one in columns if one.path_in_schema in wanted
-                )
-    return size
+    name = Path(file.path).name
+    with file.kept(), pq.ParquetFile(file.path) as opened:
+        schema, metadata = opened.schema_arrow, opened.metadata
+        for column, kind in wanted.items():
+            if column not in schema.names:
+                return f"{name} has no column {column}"
+            if [one.lower() for one in schema.names].count(column.lower()) > 1:
+                return f"{name} has several columns {column}"
+            if _value_type(schema.field(column).type) not in _TYPES[kind]:
+                return f"{name} has the column {column} as {schema.field(column).type}"
+        if _REBASED & set(wanted.values()) and _has_old_times(metadata.metadata or {}):
+            return _OLD_TIMES
+        groups = [metadata.row_group(n) for n in range(metadata.num_row_groups)]
+        columns = [group.column(n) for group in groups for n in range(group.num_columns)]
+        sizes = (c.total_uncompressed_size for c in columns if c.path_in_schema in wanted)
+        return int(sum(sizes))
+
+
+def _has_old_times(told: Mapping[bytes, bytes]) -> bool:
+    """Days that are counted by the calendar of Spark before 3, which it converts."""
+    version = told.get(b"org.apache.spark.version", b"3")
+    return version.split(b".")[0] in (b"1", b"2") or b"org.apache.spark.legacyDateTime" in told
 
 
 def _value_type(kind: Any) -> Any:
@@ -330,25 +343,23 @@ def _pieces(given: Files, share: _Share) -> Iterator[Any]:
 
     Where a line has to be read cell by cell, those come first that say whose it is.
     """
-    if given.layout is None:
-        for path in given.paths:
-            with _opened(path):
-                yield from _parquet(path, given.columns, given.id)
-    else:
-        for file in given.csv_files:
-            with _opened(file.path):
-                yield from csv.pieces(
-                    file,
-                    given.layout,
-                    given.columns,
-                    row_count=_PIECE,
-                    by=[name for one in share.columns for name in given.read_for(one)],
-                    chosen=partial(_chosen, given, share) if share.task_count > 1 else None,
-                )
+    for file in given.files:
+        with _told(file.path):
+            if given.layout is None:
+                yield from _parquet(file, given.columns, given.id)
+                continue
+            yield from csv.pieces(
+                file,
+                given.layout,
+                given.columns,
+                row_count=_PIECE,
+                by=[name for one in share.columns for name in given.read_for(one)],
+                chosen=partial(_chosen, given, share) if share.task_count > 1 else None,
+            )
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[None]:
+def _told(path: str) -> Iterator[None]:
     """What is wrong with a file that Spark has seen is told with its path."""
     hint = "make the DataFrame anew, from files that are whole and stay as they are"
     try:
@@ -363,13 +374,14 @@ def _chosen(given: Files, share: _Share, table: Any, count: int) -> Array:
     return share.of_any_set(_travelling(given, table, share, count, share.columns))
 
 
-def _parquet(path: str, columns: list[str], ids: str) -> Iterator[Any]:
-    with pq.ParquetFile(path) as file:
-        types = {one.name: one.type for one in file.schema_arrow}
-    texts = [one for one in columns if one != ids and types.get(one) in _TYPES["string"]]
-    with pq.ParquetFile(path, read_dictionary=texts) as file:
-        for piece in file.iter_batches(_PIECE, columns=columns, use_threads=False):
-            yield pa.table(piece).select(columns)
+def _parquet(file: Unchanged, columns: list[str], ids: str) -> Iterator[Any]:
+    with file.kept():
+        with pq.ParquetFile(file.path) as opened:
+            types = {one.name: one.type for one in opened.schema_arrow}
+        texts = [one for one in columns if one != ids and types.get(one) in _TYPES["string"]]
+        with pq.ParquetFile(file.path, read_dictionary=texts) as opened:
+            for piece in opened.iter_batches(_PIECE, columns=columns, use_threads=False):
+                yield pa.table(piece).select(columns)
 
 
 def _travelling(
