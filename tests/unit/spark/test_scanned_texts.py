@@ -15,6 +15,7 @@ from concordant.spark import scan
 from concordant.spark.job import make_job
 from concordant.spark.scan import Files, rows_of
 from concordant.spark.step import in_total_order
+from concordant.spark.unchanged import Unchanged
 
 TOPICS = {"T": Topic("T", {"k": Kind.STRING})}
 JOB = make_job(check(parse("T[1].k != T[2].k partition by k"), TOPICS), TOPICS, {})
@@ -34,9 +35,9 @@ def rows(
     """What the tasks take from a file, in the order of their times; each row is somebody's."""
     table = pa.table({"k": keys, "source": sources, "seq": range(6), "time": [5, 4, 3, 3, 1, 0]})
     # Arrow's writer of Parquet makes no such dictionaries, but files come from anywhere.
-    patch.setattr(scan, "_parquet", lambda path, columns, ids: [table.select(columns)])
+    patch.setattr(scan, "_parquet", lambda file, columns, ids: [table.select(columns)])
     roles = (("source", "source"), ("seq", "seq"), ("time", "time"))
-    files = Files(("a file",), "file", "T", roles, (("k", Kind.STRING),))
+    files = Files("file", "T", roles, (("k", Kind.STRING),), files=(Unchanged("a file", 1, 1),))
     found = [in_total_order(rows_of([files], n, task_count, JOB)) for n in range(task_count)]
     owners = [{row["string:k"] for row in one.to_pylist()} for one in found]
     assert not owners[0] & owners[-1] or task_count == 1
