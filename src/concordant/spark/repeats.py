@@ -7,6 +7,7 @@ is known until it was not there for the whole window. Pure: ids and times in, a 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,8 @@ import pyarrow.compute as pc
 
 from concordant.correlate.columns import Array, Batch
 from concordant.files.write import array_of
-from concordant.spark.rows import own_ids
-
-_BETWEEN = "\x1f"
-"""Between an id and the partition values that it belongs to."""
+from concordant.model.kind import Kind
+from concordant.spark.rows import SEQ, SOURCE, TIME, own_ids
 
 
 class Seen:
@@ -69,8 +68,28 @@ def event_ids(batch: Batch) -> Any:
 
 def ids_by_key(batch: Batch, key: tuple[str, ...]) -> Any:
     """Ids with the partition values of their events: only events that may meet are compared."""
-    parts = [event_ids(batch)]
-    for (name, _), column in batch.attributes.items():
-        if name in key:
-            parts.append(array_of(column).cast(pa.string()).fill_null(""))
-    return pc.binary_join_element_wise(*parts, _BETWEEN) if len(parts) > 1 else parts[0]
+    parts = [_told_apart(values) for name in key for values in _values_of(batch, name)]
+    return pc.binary_join_element_wise(*parts, event_ids(batch), "") if parts else event_ids(batch)
+
+
+def _values_of(batch: Batch, name: str) -> Iterator[Any]:
+    """The columns whose equality is the equality of partition values, as Arrow arrays."""
+    if name == SOURCE:
+        yield array_of(batch.source)
+    elif name in (SEQ, TIME):
+        yield pa.array(batch.seq if name == SEQ else batch.time)
+    for (attribute, kind), column in batch.attributes.items():
+        if attribute == name and kind is Kind.FLOAT:  # NaN is null, and the two zeros are one value
+            values = pa.array(column.values + 0.0, from_pandas=True)
+            yield values if column.valid is None else pc.if_else(column.valid, values, None)
+        elif attribute == name and kind is Kind.STRING:
+            yield array_of(column)
+        elif attribute == name and kind is not Kind.NULL:
+            yield pa.array(column.values, mask=None if column.valid is None else ~column.valid)
+
+
+def _told_apart(values: Any) -> Any:
+    """Values as texts that say where they end: none is the beginning of another, nor is null."""
+    texts = values.cast(pa.string())
+    sizes = pc.binary_length(texts).cast(pa.string())
+    return pc.binary_join_element_wise(sizes, texts, ":").fill_null("-")

@@ -105,3 +105,47 @@ def test_nobody_compares_ids_unless_asked() -> None:
     bucket = Bucket(job)
     advance(bucket, rows(job, *EVENTS), until_us=10)
     assert bucket.told(bucket.save())["events"] == len(EVENTS)
+
+
+KINDS = {"s": Kind.STRING, "t": Kind.STRING, "x": Kind.FLOAT, "b": Kind.BOOL, "at": Kind.TIME}
+
+
+@pytest.mark.parametrize(
+    ("key", "left", "right", "again"),
+    [
+        ("source", {"source": "p"}, {"source": "q"}, False),
+        ("seq", {}, {}, False),
+        ("time", {"time": 1}, {"time": 2}, False),
+        ("time", {}, {}, True),
+        ("s", {"s": None}, {"s": ""}, False),
+        ("s", {"s": None}, {"s": "-"}, False),
+        ("s", {"s": None}, {"s": None}, True),
+        ("s, t", {"s": "a", "t": "1:b"}, {"s": "a1:", "t": "b"}, False),
+        ("s, t", {"s": "a\x1f", "t": "b"}, {"s": "a", "t": "\x1fb"}, False),
+        ("s, t", {"s": None, "t": "a"}, {"s": "a", "t": None}, False),
+        ("s, t", {"s": "ä", "t": "b"}, {"s": "ä", "t": "b"}, True),
+        ("x", {"x": float("nan")}, {"x": None}, True),
+        ("x", {"x": 0.0}, {"x": -0.0}, True),
+        ("x", {"x": 0.0}, {"x": None}, False),
+        ("b", {"b": False}, {"b": None}, False),
+        ("b", {"b": False}, {"b": False}, True),
+        ("at", {"at": 0}, {"at": None}, False),
+        ("at", {"at": 2**62}, {"at": 2**62}, True),
+    ],
+    ids=str,
+)
+def test_ids_are_compared_in_a_partition(
+    key: str, left: dict[str, Any], right: dict[str, Any], again: bool
+) -> None:
+    topics = {"T": Topic("T", KINDS)}
+    wanted = check(parse(f"T[1].seq < T[2].seq partition by {key}"), topics)
+    job = make_job(wanted, topics, {}, unique_us=10, skip_bad=True)
+    assert job.sets[0].key == tuple(key.split(", "))
+    rows = [
+        {"set": 0, "topic": 0, "source": "p", "seq": number, "time": 1, "id": "same"}
+        | {f"{KINDS[name]}:{name}" if name in KINDS else name: one for name, one in values.items()}
+        for number, values in enumerate((left, right))
+    ]
+    bucket = Bucket(job)
+    advance(bucket, pa.Table.from_pylist(rows, row_schema(job)), until_us=10)
+    assert bucket.counts["repeated"] == again
