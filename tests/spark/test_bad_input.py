@@ -30,9 +30,9 @@ POISON = [
     '{"topic": "T", "source": "s", "seq": 90, "time": 3500, "k": "three", "v": 1}',
     "{",
     '{"topic": "T", "source": "s", "seq": 91, "k": 1, "v": 1}',
-    '{"topic": "T", "source": "s", "seq": 4, "time": 4000, "k": 1, "v": 1}',
+    '{"topic": "T", "source": "s", "seq": 4, "time": 4000, "k": 1, "v": 9}',
 ]
-"""A wrong type, no JSON, no time, and a place in the order that another event has."""
+"""A wrong type, no JSON, no time, and a place in the order that another event with less has."""
 
 
 def pipeline(folder: Path, kind: str, *, bad: str = "fail", stream: bool = True) -> Path:

@@ -162,13 +162,17 @@ def _mode(events: Events, release: str | Release | None) -> Release | None:
 
 
 def in_order(found: DataFrame) -> DataFrame:
-    """Relations in the order in which the kernel delivers them."""
+    """Relations in the order in which the kernel delivers them.
+
+    Events of two partitions may have one place: their relations go by id, or else by what is shown.
+    """
     if missing := {"at", "tie"} - set(found.columns):
         raise UsageError(
             f"relations are sorted by 'at' and 'tie', and there is no '{min(missing)}'",
             hint="select both: select=[…, 'at', 'tie']",
         )
-    return found.orderBy("at", "tie")
+    last = ["id"] if "id" in found.columns else [c for c in found.columns if c not in ("at", "tie")]
+    return found.orderBy("at", "tie", *(F.col(f"`{name.replace('`', '``')}`") for name in last))
 
 
 def ask(

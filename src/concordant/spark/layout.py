@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from concordant.model.emission import emitters
-from concordant.model.expression import Attribute
+from concordant.model.expression import Attribute, Slot
+from concordant.model.predicate import Comparison
 from concordant.model.subscription import QUEUED_COUNT_MAX, Subscription
 
 
@@ -36,6 +37,26 @@ class SubscriptionSet:
             one.policy.contiguous and any(c.instances.get(topic, 0) > 1 for c in one.conjunctions)
             for one in self.subscriptions
         )
+
+    def alternatives(self, topic: str) -> tuple[tuple[Comparison, ...], ...] | None:
+        """Predicates, all of which hold in one of these cases for every event that can enter a
+        queue; None if that may be any event."""
+        if self.reads_neighbours(topic):
+            return None  # an event that no slot wants is still a neighbour of others
+        found: dict[tuple[Comparison, ...], None] = {}
+        for one in self.subscriptions:
+            for conjunction in one.conjunctions:
+                for instance in range(1, conjunction.instances.get(topic, 0) + 1):
+                    tests = tuple(
+                        predicate
+                        for predicate in conjunction.predicates
+                        if isinstance(predicate, Comparison)
+                        and predicate.slots == (Slot(topic, instance),)
+                    )
+                    if not tests:
+                        return None
+                    found[tests] = None
+        return tuple(found)
 
 
 def sets_of(subscriptions: Sequence[Subscription]) -> tuple[SubscriptionSet, ...]:

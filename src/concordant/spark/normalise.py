@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from concordant.model.expression import Attribute, Constant, Expression, attributes_of
-from concordant.model.kind import Kind
+from concordant.model.kind import INT_MIN, Kind
 from concordant.model.predicate import Comparison
 from concordant.model.topic import Topic
 from concordant.spark.job import Job
@@ -163,12 +163,16 @@ def _wanted(one: SubscriptionSet, job: Job, time: str) -> Column:
     codes = {topic.name: code for code, topic in enumerate(job.topics)}
     whole = [MARK, UNREADABLE]  # and topics of which any event may be wanted
     some: list[Column] = []
+    tested: list[int] = []
     for name in one.topics if any(s.name not in job.muted for s in one.subscriptions) else ():
         admitted = _admitted(one, job.topics[codes[name]], job, time)
         if admitted is None:
             whole.append(codes[name])
         else:
             some.append((F.col(TOPIC) == codes[name]) & admitted)
+            tested.append(codes[name])
+    if tested:
+        some.append(F.col(TOPIC).isin(tested) & _broken(job, time))
     # In one list, because Spark works the topic's code out anew wherever it is mentioned.
     wanted = F.coalesce(F.col(TOPIC), F.lit(MARK)).isin(whole)
     return F.coalesce(reduce(operator.or_, some, wanted), F.lit(False))
@@ -176,26 +180,26 @@ def _wanted(one: SubscriptionSet, job: Job, time: str) -> Column:
 
 def _admitted(one: SubscriptionSet, topic: Topic, job: Job, time: str) -> Column | None:
     """What every event that can enter a queue satisfies; None if that may be any."""
-    if one.reads_neighbours(topic.name):
-        return None  # an event that no slot wants is still a neighbour of others
     alternatives: dict[str, Column] = {}
-    for subscription in one.subscriptions:
-        for conjunction in subscription.conjunctions:
-            for instance in range(1, conjunction.instances.get(topic.name, 0) + 1):
-                tests = [
-                    test
-                    for predicate in conjunction.predicates
-                    if isinstance(predicate, Comparison)
-                    and predicate.slots == ((topic.name, instance),)
-                    and (test := _test(predicate, topic, job, time)) is not None
-                ]
-                if not tests or len(alternatives) == ALTERNATIVES_MAX:
-                    return None
-                whole = reduce(operator.and_, (test for _, test in tests))
-                alternatives[" and ".join(text for text, _ in tests)] = whole
-    # A row without a time or seq goes on as well: it is told that it cannot be an event.
-    broken = F.col(time).isNull() | F.col(SEQ).isNull() | F.col(SOURCE).isNull()
-    return reduce(operator.or_, alternatives.values(), broken)
+    cases = one.alternatives(topic.name)
+    if cases is None or job.unique_us:  # ids are compared before anything is filtered
+        return None
+    for case in cases:
+        tests = [test for each in case if (test := _test(each, topic, job, time)) is not None]
+        if not tests or len(alternatives) == ALTERNATIVES_MAX:
+            return None
+        whole = reduce(operator.and_, (test for _, test in tests))
+        alternatives[" and ".join(text for text, _ in tests)] = whole
+    return reduce(operator.or_, alternatives.values())
+
+
+def _broken(job: Job, time: str) -> Column:
+    """Is a row no event? It goes on, so that this is told (see `rows`)."""
+    found = [F.col(name).isNull() for name in (time, SEQ, SOURCE)]
+    found += [
+        _column(name, kind) < F.lit(INT_MIN) for name, kind in job.columns if kind is Kind.INT
+    ]
+    return reduce(operator.or_, found)
 
 
 def _test(predicate: Comparison, topic: Topic, job: Job, time: str) -> tuple[str, Column] | None:

@@ -42,6 +42,7 @@ from concordant.spark.rows import (
 from concordant.spark.schema import Field, Input
 from concordant.spark.share import key_columns, owners
 from concordant.spark.step import CHUNK, DICTIONARY_MAX, in_total_order
+from concordant.spark.ties import in_chunks
 from concordant.spark.unchanged import Unchanged, looked_at
 
 TASK_COUNT_MAX = 8
@@ -160,9 +161,7 @@ def answers_of(scan: Scan, job: Job) -> DataFrame:
 
 
 def _chunks(inputs: Sequence[Files], task_count: int, number: int, job: Job) -> Iterator[Any]:
-    table = in_total_order(rows_of(inputs, number, task_count, job))
-    for start in range(0, table.num_rows, CHUNK):
-        yield table.slice(start, CHUNK)
+    return in_chunks(in_total_order(rows_of(inputs, number, task_count, job)), CHUNK)
 
 
 def rows_of(inputs: Sequence[Files], number: int, task_count: int, job: Job) -> Any:

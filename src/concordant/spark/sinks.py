@@ -49,7 +49,7 @@ class Delivery:
         self._pipeline = pipeline
         self._job = job
         self._show = show
-        self._order = ("at", "tie") if time_ordered else ("tie.seq", "tie.rank")
+        self._order = (*(("at", "tie") if time_ordered else ("tie.seq", "tie.rank")), "id")
 
     def __call__(self, answers: DataFrame, batch: int) -> None:
         keeps = self._reads > 1 and not answers.is_cached

@@ -9,7 +9,7 @@ relations, because the kernel promises that.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from concordant.correlate.kernel import Kernel
 from concordant.errors import UsageError
 from concordant.files.arrow import texts_of
 from concordant.files.order import in_order
-from concordant.model.event import OrderKey
 from concordant.model.kind import INT_MAX
 from concordant.spark.job import Job
 from concordant.spark.relations import answer_schema, found_table, rejected_table, told
@@ -36,10 +35,11 @@ from concordant.spark.rows import (
     Rejected,
     batch_of,
     packed,
-    topic_name,
     unpacked,
 )
 from concordant.spark.state import BucketState, seal, unseal
+from concordant.spark.ties import all_but_first, by_content, in_chunks, same_places, tied_rows
+from concordant.spark.users import heard_before, used_before, uses
 
 CHUNK = 1 << 18
 """Rows given to the kernel at once: its work space stays small, its relations come in pieces."""
@@ -69,7 +69,6 @@ class Bucket:
         for index in job.dead_sets:
             kernels[index] = None
         self._kernels: list[Kernel | None] = [None] * len(job.sets)
-        self._last: list[OrderKey | None] = [None] * len(job.sets)
         seen = [*self.state.seen, *[b""] * len(job.sets)][: len(job.sets)]
         self._seen = [Seen(job.unique_us, one) for one in seen] if job.unique_us else []
         self.counts: Counter[str] = Counter()
@@ -77,20 +76,16 @@ class Bucket:
         self.counts.subtract(_sizes(saved or b"", self.state))
 
     def take(self, table: Any) -> Any:
-        """Match rows that come after all rows taken before; the answers they give."""
+        """Match rows that come after all rows taken before, also in their place; the answers."""
         tables = []
-        for index in range(len(self.job.sets)):
-            mine = table
-            if index in self.job.dead_sets:
-                continue
-            if len(self.job.sets) > 1:
-                mine = table.filter(pa.compute.equal(table.column(SET), index))
-            for start in range(0, mine.num_rows, CHUNK):
-                tables += self._take(index, mine.slice(start, CHUNK))
+        for index, mine in _by_set(self.job, table):
+            for rows in in_chunks(mine, CHUNK):
+                tables += self._take(index, rows)
         return pa.concat_tables([answer_schema(self.job).empty_table(), *tables])
 
     def _take(self, index: int, table: Any) -> list[Any]:
         batch, rejected = batch_of(self.job, table)
+        rejected = _not_heard_before(self.job, index, rejected)
         ordered = in_order(batch) if self.job.time_ordered else batch
         batch, repeated = self._without_repeats(index, ordered)
         if self._seen and len(batch):
@@ -133,19 +128,29 @@ class Bucket:
                     self.counts[f"{RELATIONS}{name}"] += count
 
     def _without_repeats(self, index: int, batch: Batch) -> tuple[Batch, list[Rejected]]:
-        """Events whose place in the order another has already cannot be told apart: set aside."""
-        if not self.job.time_ordered or not len(batch):
+        """Of events with one place in the order one is kept in each partition, by what they say.
+
+        An exact copy is lost to all sets that can use it, and told by the first of them.
+        """
+        if not self.job.time_ordered:
             return batch, []
-        last, self._last[index] = self._last[index], batch.event_key(len(batch) - 1)
-        same = np.zeros(len(batch), np.bool_)
-        same[0] = last == batch.event_key(0)
-        same[1:] = (batch.time[1:] == batch.time[:-1]) & (batch.seq[1:] == batch.seq[:-1])
-        same[1:] &= batch.source.values[1:] == batch.source.values[:-1]
+        same = same_places(batch)
         if not same.any():
             return batch, []
+        one = self.job.sets[index]
+        read = {
+            name for topic in self.job.plans[index].schemas.values() for name in topic.attributes
+        }
+        batch, copies = by_content(batch, same, read)
+        tied = tied_rows(same)
+        rows, same = batch.take(tied), same[tied]
+        lost = all_but_first(rows, same, one.key, uses(one, rows))
+        told = lost & ~(copies[tied] & used_before(self.job, index, rows))
+        kept = np.ones(len(batch), np.bool_)
+        kept[tied[lost]] = False
         what = "another event has the same time, source and seq"
-        return batch.take(~same), [
-            _rejected(batch, int(row), "repeated", what) for row in np.flatnonzero(same)
+        return batch.take(kept), [
+            _rejected(rows, int(row), "repeated", what) for row in np.flatnonzero(told)
         ]
 
     def _without_known_ids(self, index: int, batch: Batch) -> tuple[Batch, list[Rejected]]:
@@ -308,17 +313,34 @@ def _sorted(table: Any, names: tuple[str, ...]) -> Any:
 
 
 def _told(bucket: Bucket, table: Any, what: str) -> Any:
+    """Tell events that came too late or again, each by the first set that can use it."""
     reason = {
         "late": "it came after events that follow it had been released",
         "repeated": "the log's number was there before",
     }[what]
-    columns = [table.column(name).to_pylist() for name in (TOPIC, SOURCE, SEQ, TIME)]
-    rejected = [
-        Rejected(what, reason, topic_name(bucket.job, topic), source, seq, time)
-        for topic, source, seq, time in zip(*columns, strict=True)
-    ]
-    bucket.counts[what] += len(rejected)
-    return rejected_table(bucket.job, rejected)
+    tables, found = [], []
+    for index, mine in _by_set(bucket.job, table):
+        batch, rejected = batch_of(bucket.job, mine)
+        tables += bucket.reject(_not_heard_before(bucket.job, index, rejected))
+        rows = np.flatnonzero(~used_before(bucket.job, index, batch))
+        found += [_rejected(batch, int(row), what, reason) for row in rows]
+    bucket.counts[what] += len(found)
+    return pa.concat_tables([rejected_table(bucket.job, found), *tables])
+
+
+def _by_set(job: Job, table: Any) -> Iterator[tuple[int, Any]]:
+    """The rows of each set that somebody still wants."""
+    for index in range(len(job.sets)):
+        if index not in job.dead_sets:
+            mine = table
+            if len(job.sets) > 1:
+                mine = table.filter(pa.compute.equal(table.column(SET), index))
+            yield index, mine
+
+
+def _not_heard_before(job: Job, index: int, rejected: list[Rejected]) -> list[Rejected]:
+    """Rows that are no events, without those that an earlier set tells."""
+    return [one for one in rejected if not heard_before(job, index, one.topic)]
 
 
 def _rejected(batch: Batch, row: int, what: str, reason: str) -> Rejected:
