@@ -247,9 +247,44 @@ def test_an_output_that_cannot_be_written_is_told_with_its_path(
     (tmp_path / "out").write_text("a file where the folder should be")
     path = pipeline(tmp_path, "parquet", stream=stream)
     path.write_text(path.read_text().replace('kind = "jsonl"', 'kind = "parquet"'))
-    with pytest.raises(RunFailed) as told:
+    with pytest.raises(UsageError, match="the folder of results cannot be made") as told:
         run(spark, path)
-    assert f"the folder {tmp_path / 'out'} cannot be made" in told.value.message
+    assert told.value.place == str(tmp_path / "out")
+
+
+def test_results_of_another_checkpoint_are_neither_mixed_nor_lost(
+    spark: Any, tmp_path: Path
+) -> None:
+    write(tmp_path, 10)
+    path = pipeline(tmp_path, "parquet")
+    run(spark, path)
+    results = {p.name: p.read_text() for p in (tmp_path / "out").glob("*.jsonl")}
+    assert found(tmp_path) == EXPECTED and len(results) > 1
+    shutil.rmtree(tmp_path / "checkpoint")
+    for two in (tmp_path / "in").glob("*"):
+        two.unlink()
+    write(tmp_path)  # the same in one file: one micro-batch, whose results would be the first
+    with pytest.raises(UsageError, match="holds results of pipeline 'pipe', checkpoint"):
+        run(spark, path)
+    assert {p.name: p.read_text() for p in (tmp_path / "out").glob("*.jsonl")} == results
+    text = path.read_text().replace('path = "out"', 'path = "out"\noverwrite = true')
+    path.write_text(text.replace('path = "aside"', 'path = "aside"\noverwrite = true'))
+    run(spark, path)
+    run(spark, path)
+    assert found(tmp_path) == EXPECTED
+
+
+def test_a_pipeline_over_tables_replaces_its_own_results(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path)
+    path = pipeline(tmp_path, "parquet", stream=False)
+    run(spark, path)
+    run(spark, path)
+    assert found(tmp_path) == EXPECTED
+    path.write_text(path.read_text().replace('kind = "jsonl"', 'kind = "parquet"'))
+    run(spark, path)
+    assert not found(tmp_path)  # nothing of the other form is left beside
+    rows = spark.read.parquet(str(tmp_path / "out" / "batch=0")).count()
+    assert rows == len(EXPECTED)
 
 
 def test_a_column_of_another_type_in_parquet_is_told_with_file_and_column(

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -88,6 +89,8 @@ class Sink(msgspec.Struct, forbid_unknown_fields=True):
 
     kind: Literal["parquet", "jsonl", "table", "kafka"]
     path: str = ""
+    overwrite: bool = False
+    """May results of other runs that lie in the folder be removed?"""
     rows: int = 10
     servers: str = ""
     kafka_topic: str = ""
@@ -99,8 +102,22 @@ class Bad(msgspec.Struct, forbid_unknown_fields=True):
     rows: Literal["fail", "skip"] = "fail"
     path: str = ""
     """A folder for rows that were set aside, with the reason."""
+    overwrite: bool = False
     unique: str | None = None
     """An id that comes again within this time is such a row."""
+
+
+class Output(NamedTuple):
+    """A folder that results are written to."""
+
+    path: str
+    kind: Literal["parquet", "jsonl", "json"]
+    overwrite: bool
+
+    @property
+    def is_here(self) -> bool:
+        """Is it a folder that this process sees?"""
+        return "://" not in self.path
 
 
 class Pipeline(msgspec.Struct, forbid_unknown_fields=True):
@@ -119,6 +136,18 @@ class Pipeline(msgspec.Struct, forbid_unknown_fields=True):
     def at(self, path: str) -> str:
         """A path of the file; relative ones begin where the file lies."""
         return path if re.match(r"\w+://", path) else os.path.normpath(Path(self.folder) / path)
+
+    @property
+    def outputs(self) -> list[Output]:
+        """The folders of its results, and of rows that were set aside."""
+        found = [
+            Output(self.at(one.path), one.kind, one.overwrite)
+            for one in self.sink
+            if one.kind in ("parquet", "jsonl")
+        ]
+        if self.bad.path:
+            found.append(Output(self.at(self.bad.path), "json", self.bad.overwrite))
+        return found
 
     def session_options(self) -> dict[str, str]:
         """The options of Spark's session, jars among them."""
@@ -228,6 +257,7 @@ def _check(pipeline: Pipeline, place: str) -> None:
             refuse(f"sink {number}: a {sink.kind} sink needs a path", 'path = "out/relations"')
         if sink.kind == "kafka" and not (sink.servers and sink.kafka_topic):
             refuse(f"sink {number}: a kafka sink needs servers and kafka_topic", "add them")
+    _refuse_shared(pipeline, refuse)
     if pipeline.bad.unique is not None:
         duration_us(pipeline.bad.unique, "unique")
     if pipeline.stream is not None:
@@ -248,6 +278,32 @@ def _check(pipeline: Pipeline, place: str) -> None:
                 "leave adapter out, or at_end",
             )
     questions_of(pipeline)
+
+
+def _refuse_shared(pipeline: Pipeline, refuse: Callable[[str, str], None]) -> None:
+    """Nothing is written where something else lies."""
+    taken = [
+        (f"sink {number}", pipeline.at(one.path))
+        for number, one in enumerate(pipeline.sink, 1)
+        if one.path
+    ]
+    if pipeline.bad.path:
+        taken.append(("[bad] path", pipeline.at(pipeline.bad.path)))
+    if pipeline.stream is not None:
+        taken.append(("the checkpoint", pipeline.at(pipeline.stream.checkpoint)))
+    written = len(taken)
+    taken += [
+        (f"source {number}", pipeline.at(one.path))
+        for number, one in enumerate(pipeline.source, 1)
+        if one.path
+    ]
+    for place, (what, path) in enumerate(taken[:written]):
+        for other, there in taken[place + 1 :]:
+            if f"{path}/".startswith(f"{there}/") or f"{there}/".startswith(f"{path}/"):
+                refuse(
+                    f"{what} and {other} lie in one folder, {min(path, there, key=len)}",
+                    "give each a folder of its own, none within another",
+                )
 
 
 def _has_packages(pipeline: Pipeline) -> bool:

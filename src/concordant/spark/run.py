@@ -24,6 +24,14 @@ from concordant.spark.aside import Stop
 from concordant.spark.checkpoint import FINAL
 from concordant.spark.correlate import ask
 from concordant.spark.monitor import Monitor, Told, read_progress
+from concordant.spark.outputs import (
+    Owner,
+    claim,
+    leave_only,
+    name_of,
+    owner_of_checkpoint,
+    owner_of_tables,
+)
 from concordant.spark.pipeline import (
     Pipeline,
     Source,
@@ -119,9 +127,7 @@ def run_pipeline(
         raise explained(error) from None
     report.seconds = monotonic() - started
     report.guarantees = _guarantees(questions_of(pipeline))
-    report.outputs = [pipeline.at(one.path) for one in pipeline.sink if one.path]
-    if pipeline.bad.path:
-        report.outputs.append(pipeline.at(pipeline.bad.path))
+    report.outputs = [one.path for one in pipeline.outputs]
     return report
 
 
@@ -157,9 +163,13 @@ def _run_tables(pipeline: Pipeline, inputs: list[Input], report: Report, show: S
         bad=pipeline.bad.rows,
         unique=pipeline.bad.unique,
     )
+    _claim(pipeline, owner_of_tables(pipeline.name, pipeline.folder))
     answers = asked.answers().persist()
     try:
         Delivery(pipeline, asked.job, show, True)(answers, 0)
+        for one in pipeline.outputs:
+            if one.is_here:
+                leave_only([name_of(one.kind, 0)], Path(one.path))
         report.counts = counted(answers)
     finally:
         answers.unpersist()
@@ -202,6 +212,7 @@ def _run_stream(
         unique=pipeline.bad.unique,
         progress=settings.progress,
     )
+    _claim(pipeline, owner_of_checkpoint(pipeline.name, folder))
     delivery = Delivery(pipeline, stream.asked.job, show, release.mode != "log")
     session = inputs[0].frame.sparkSession
     monitor = Monitor(folder, told)
@@ -223,6 +234,12 @@ def _run_stream(
     report.counts = dict(last.counts) if last else {}
     until = last.until_us if last else None
     report.promises = [*_promises(str(release)), *_released(until, settings.at_end)]
+
+
+def _claim(pipeline: Pipeline, owner: Owner) -> None:
+    for one in pipeline.outputs:
+        if one.is_here:
+            claim(Path(one.path), owner, overwrite=one.overwrite)
 
 
 def _await(stream: Stream, pipeline: Pipeline, before: int, monitor: Monitor, stop: Stop) -> None:

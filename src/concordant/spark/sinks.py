@@ -19,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from concordant.files.atomic import atomic_output
 from concordant.spark.correlate import by_slot, relations
 from concordant.spark.job import Job
+from concordant.spark.outputs import name_of
 from concordant.spark.pipeline import Pipeline, Sink
 from concordant.spark.relations import key_and_ordinal
 
@@ -79,7 +80,7 @@ class Delivery:
         rows.write.mode("overwrite").json(self._folder(self._pipeline.bad.path, batch))
 
     def _folder(self, path: str, batch: int) -> str:
-        return f"{self._pipeline.at(path)}/batch={batch}"
+        return f"{self._pipeline.at(path)}/{name_of('parquet', batch)}"
 
     def parquet(self, sink: Sink, found: DataFrame, batch: int) -> None:
         written = by_slot(found, self._job)
@@ -90,7 +91,7 @@ class Delivery:
         folder.mkdir(parents=True, exist_ok=True)
         rows = found.orderBy(*self._order).toLocalIterator()
         with (
-            atomic_output(folder / f"{batch:020d}.jsonl", overwrite=True) as temporary,
+            atomic_output(folder / name_of(sink.kind, batch), overwrite=True) as temporary,
             temporary.open("w", encoding="utf-8", newline="\n") as stream,
         ):
             stream.writelines(relation_line(row) + "\n" for row in rows)

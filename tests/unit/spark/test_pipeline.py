@@ -48,6 +48,14 @@ def test_a_good_file_gives_a_pipeline_with_paths_beside_it(tmp_path: Path) -> No
         (GOOD.replace('"parquet"', '"kafka"'), "needs servers, kafka_topic and fields"),
         (GOOD.replace('"parquet"', '"csv"') + STREAM, "needs its columns beforehand"),
         (GOOD + STREAM + '[spark]\nmaster = "sc://h"\n', "does not run through Spark Connect"),
+        (
+            GOOD + '[[sink]]\nkind = "jsonl"\npath = "in/out"\n',
+            "sink 2 and source 1 lie in one folder",
+        ),
+        (
+            GOOD + STREAM + '[bad]\npath = "./c"\n',
+            "[bad] path and the checkpoint lie in one folder",
+        ),
         ("[[", "it is no TOML"),
     ],
 )

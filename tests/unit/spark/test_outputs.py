@@ -1,0 +1,75 @@
+"""A folder of results belongs to one run: others are refused, and nothing strange is removed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from concordant.errors import UsageError
+from concordant.spark.outputs import (
+    OWNER,
+    claim,
+    leave_only,
+    owner_of_checkpoint,
+    owner_of_tables,
+)
+
+MINE, YOURS = owner_of_tables("mine", "/pipes"), owner_of_tables("yours", "/pipes")
+
+
+def names(folder: Path) -> set[str]:
+    return {one.name for one in folder.iterdir()}
+
+
+def test_a_folder_is_taken_by_the_first_and_kept_for_it(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    claim(out, MINE, overwrite=False)
+    (out / "batch=0").mkdir()
+    claim(out, MINE, overwrite=False)
+    assert names(out) == {OWNER, "batch=0"}
+    with pytest.raises(UsageError, match="holds results of pipeline 'mine', and this is") as told:
+        claim(out, YOURS, overwrite=False)
+    assert "overwrite = true" in told.value.hint
+
+
+def test_what_another_left_goes_only_when_that_is_said_and_only_once(tmp_path: Path) -> None:
+    claim(tmp_path, MINE, overwrite=False)
+    (tmp_path / "batch=0").mkdir()
+    (tmp_path / "batch=0" / "part.parquet").write_text("x")
+    (tmp_path / "00000000000000000001.jsonl").write_text("x")
+    claim(tmp_path, YOURS, overwrite=True)
+    assert names(tmp_path) == {OWNER}
+    (tmp_path / "batch=0").mkdir()
+    claim(tmp_path, YOURS, overwrite=True)
+    assert names(tmp_path) == {OWNER, "batch=0"}
+
+
+def test_results_without_a_name_are_somebody_s(tmp_path: Path) -> None:
+    (tmp_path / "batch=0").mkdir()
+    with pytest.raises(UsageError, match="left no name"):
+        claim(tmp_path, MINE, overwrite=False)
+
+
+def test_what_is_no_result_is_never_removed(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(UsageError, match="no result of a pipeline") as told:
+        claim(tmp_path, MINE, overwrite=True)
+    assert "thesis.tex" in told.value.message
+    assert names(tmp_path) == {"thesis.tex"}
+    leave_only((), tmp_path)
+    assert names(tmp_path) == {"thesis.tex"}
+
+
+def test_a_checkpoint_that_begins_anew_is_another(tmp_path: Path) -> None:
+    first = owner_of_checkpoint("p", tmp_path)
+    assert owner_of_checkpoint("renamed", tmp_path).is_same(first)
+    (tmp_path / OWNER).unlink()
+    assert not owner_of_checkpoint("p", tmp_path).is_same(first)
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UsageError, match="cannot be made") as told:
+        claim(tmp_path / "file" / "out", MINE, overwrite=False)
+    assert told.value.place == str(tmp_path / "file" / "out")
