@@ -47,12 +47,12 @@ def killed(folder: Path, rng: Random, number: int) -> str:
             kill_with_descendants(process.pid)
     else:
         last = Checkpoint(folder / "checkpoint" / "concordant").last()
-        process = _start(folder, how, str(last.batch + 1 if last else 0))
+        process = _start(folder, how, str(last.step + 1 if last else 0))
     return how if process.wait() == -signal.SIGKILL else ""
 
 
 def lines(folder: Path) -> list[str]:
-    """All relations that were written as JSON Lines, in the order of their micro-batches."""
+    """All relations that were written as JSON Lines, in the order of their steps."""
     paths = sorted((folder / "out").glob("[0-9]*.jsonl"))
     return [line for path in paths for line in path.read_text().splitlines()]
 

@@ -1,10 +1,10 @@
 """One run of a streaming pipeline in a process of its own, which may be told when to die.
 
-    python -m tests.spark.crash_driver FOLDER [WHERE BATCH]
+    python -m tests.spark.crash_driver FOLDER [WHERE STEP]
 
 It runs the `pipeline.toml` of the folder and prints a line when its session is up. WHERE is `sink`
 (results are written, nothing is committed) or `commit` (we have committed, Spark has not). The
-process kills itself and its JVM there, in the given micro-batch; without WHERE it runs to the end.
+process kills itself and its JVM there, in the given step; without WHERE it runs to the end.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from concordant.spark.session import open_session
 from tests.processes import kill_with_descendants
 
 
-def dying(where: str, batch: int) -> None:
+def dying(where: str, step: int) -> None:
     """Plant the end of the process at a place."""
     own = Checkpoint.commit
 
     def commit(self: Checkpoint, done: Any) -> None:
-        if where == "sink" and done.batch == batch:
+        if where == "sink" and done.step == step:
             kill_with_descendants(os.getpid())
         own(self, done)
-        if where == "commit" and done.batch == batch:
+        if where == "commit" and done.step == step:
             kill_with_descendants(os.getpid())
 
     Checkpoint.commit = commit  # type: ignore[method-assign]

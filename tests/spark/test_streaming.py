@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from concordant.errors import UsageError
 from concordant.local import correlate as local
-from concordant.spark import correlate, state_files
-from concordant.spark.checkpoint import Checkpoint
+from concordant.spark import correlate, state_files, streaming
+from concordant.spark.checkpoint import Checkpoint, Commit
 from concordant.spark.streaming import open_stream
 from tests.spark import every_policy
 
@@ -22,6 +24,7 @@ pair: T then U and T.v = U.v consume slide partition by k within 1 s
 up: T[1].v < T[2].v consume matched partition by k
 any: U[1].v > U[2].v match recent consume suffix
 """
+RUN = "run"
 SCHEMA = "topic string, source string, seq bigint, time bigint, k bigint, v bigint"
 ROWS = [
     {
@@ -52,7 +55,7 @@ def write(folder: Path, *cuts: int, rows: list[dict[str, Any]] = ROWS) -> None:
 
 
 class Run:
-    """A stream over a folder, whose results replace those of the same micro-batch."""
+    """A stream over a folder, whose results replace those of the same step."""
 
     def __init__(self, spark: Any, folder: Path, question: str = QUESTION, **options: Any) -> None:
         self.results: dict[int, list[tuple[Any, ...]]] = {}
@@ -68,14 +71,14 @@ class Run:
             deliver=self.deliver,
         )
 
-    def deliver(self, answers: Any, batch: int) -> None:
+    def deliver(self, answers: Any, step: int) -> None:
         if self.looks_away:
             return
         rows = answers.select("what", "id", "events.id").collect()
-        self.results[batch] = [(one[1], tuple(one[2])) for one in rows if one[0] is None]
+        self.results[step] = [(one[1], tuple(one[2])) for one in rows if one[0] is None]
         for one in rows:
             self.counts[one[0] or "relations"] = self.counts.get(one[0] or "relations", 0) + 1
-        if batch == self.dies_after:
+        if step == self.dies_after:
             self.dies_after = -1
             raise RuntimeError("the process dies here")
 
@@ -86,7 +89,7 @@ class Run:
         return self.found()
 
     def found(self) -> list[tuple[Any, ...]]:
-        return sorted(one for batch in self.results.values() for one in batch)
+        return sorted(one for step in self.results.values() for one in step)
 
 
 def test_any_cut_gives_the_relations_of_the_whole(spark: Any, tmp_path: Path) -> None:
@@ -142,7 +145,14 @@ def test_the_comparison_finds_a_state_that_is_read_after_it_was_written(
 
         def run(batches: Any) -> Any:  # in the worker
             right = Checkpoint.read_state
-            Checkpoint.read_state = lambda self, bucket, before: right(self, bucket, before + 1)
+
+            def wrong(self: Checkpoint, bucket: int, before: Commit | None) -> bytes | None:
+                step = before.step + 1 if before else 0
+                newest = Commit(step, run=RUN)
+                written = list((self.folder / "state" / str(bucket)).glob(f"{step}-*"))
+                return right(self, bucket, newest if written else before)
+
+            Checkpoint.read_state = wrong
             try:
                 yield from inner(batches)
             finally:
@@ -151,6 +161,7 @@ def test_the_comparison_finds_a_state_that_is_read_after_it_was_written(
         return run
 
     monkeypatch.setattr(state_files, "_task", task)
+    monkeypatch.setattr(streaming.secrets, "token_hex", lambda count: RUN)
     assert crashed_and_resumed(spark, tmp_path, bad="skip") != expected()
 
 
@@ -181,6 +192,130 @@ def test_subscriptions_come_and_go_between_runs(spark: Any, tmp_path: Path) -> N
     assert "old" not in names
     both = sorted(one for one in (*before, *found) if one[0].startswith("up/"))
     assert both == expected("up: T[1].v < T[2].v consume matched partition by k")
+
+
+def test_waiting_rows_are_what_they_were_when_subscriptions_join_and_are_moved(
+    spark: Any, tmp_path: Path
+) -> None:
+    lines = QUESTION.split("\n")[1:-1]
+    write(tmp_path / "in", 60)
+    (tmp_path / "in" / "1.parquet").rename(tmp_path / "later")
+    first = Run(spark, tmp_path)
+    first.go(finish=False)
+    last = first.stream.checkpoint.last()
+    assert last is not None and last.counts["held"] > 0
+    (tmp_path / "later").rename(tmp_path / "in" / "1.parquet")
+    other = Run(spark, tmp_path, "\n".join([lines[2], "new: A then B", lines[1], lines[0]]))
+    assert other.stream.saved.generations == [["pair", "up", "any"], ["new"]]
+    found = other.go()
+    assert sorted([*first.found(), *found]) == expected()
+
+
+def test_a_stream_goes_on_after_the_end_of_its_input(spark: Any, tmp_path: Path) -> None:
+    rows = sorted(ROWS, key=lambda row: row["time"])
+    write(tmp_path / "in", rows=rows[:70])
+    run = Run(spark, tmp_path)
+    assert run.go() == expected(rows=rows[:70])
+    again = Run(spark, tmp_path)
+    again.go()
+    assert again.results == {}  # nothing came, and nothing waits
+    write(tmp_path / "in", 30, rows=rows[70:])
+    third = Run(spark, tmp_path)
+    assert sorted([*run.found(), *third.go()]) == expected(rows=rows)
+    assert list(third.results) == [2, 3, 4]
+    last = third.stream.checkpoint.last()
+    assert last is not None
+    assert (last.step, last.batch, last.is_end) == (4, 2, True)
+    assert "late" not in third.counts
+
+
+def test_what_is_no_newer_than_an_end_is_late_after_it_and_told(spark: Any, tmp_path: Path) -> None:
+    rows = sorted(ROWS, key=lambda row: row["time"])
+    write(tmp_path / "in", rows=rows[:70])
+    Run(spark, tmp_path).go()
+    write(tmp_path / "in", rows=rows[69:])
+    run = Run(spark, tmp_path)
+    run.go()
+    assert run.counts["late"] == sum(
+        rows[69]["topic"] in one.topics for one in run.stream.asked.job.sets
+    )
+
+
+def test_an_end_that_was_killed_is_completed_before_anything_new_is_read(
+    spark: Any, tmp_path: Path
+) -> None:
+    rows = sorted(ROWS, key=lambda row: row["time"])
+    write(tmp_path / "in", rows=rows[:70])
+    run = Run(spark, tmp_path)
+    run.dies_after = 1
+    with pytest.raises(RuntimeError):
+        run.go()
+    half = run.results.pop(1)
+    write(tmp_path / "in", rows=rows[70:])
+    again = Run(spark, tmp_path)
+    found = again.go(finish=False)
+    assert again.results[1] == half != []
+    assert run.found() != sorted([*run.found(), *again.results[1]]) == expected(rows=rows[:70])
+    assert again.stream.checkpoint.begun_end() is None
+    assert sorted([*run.found(), *found, *released(again)]) == expected(rows=rows)
+
+
+def released(run: Run) -> list[tuple[Any, ...]]:
+    """What the end of the input releases."""
+    run.results = {}
+    run.stream.finish()
+    return run.found()
+
+
+def test_a_start_that_fails_leaves_the_question_as_it_was(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path / "in", 50)
+    (tmp_path / "in" / "1.parquet").rename(tmp_path / "later")
+    first = Run(spark, tmp_path)
+    first.go(finish=False)
+    job = (first.stream.checkpoint.folder / "job.json").read_bytes()
+    (tmp_path / "later").rename(tmp_path / "in" / "1.parquet")
+    other = Run(spark, tmp_path, QUESTION.replace("any:", "every:"))
+    other.dies_after = 1
+    with pytest.raises(StreamingQueryException):
+        other.go()
+    assert (first.stream.checkpoint.folder / "job.json").read_bytes() == job
+    again = Run(spark, tmp_path)
+    assert sorted([*first.found(), *again.go()]) == expected()
+
+
+def test_an_attribute_of_another_kind_is_refused_while_rows_wait(
+    spark: Any, tmp_path: Path
+) -> None:
+    write(tmp_path / "in", 50)
+    Run(spark, tmp_path).go(finish=False)
+    reader = spark.readStream.schema(SCHEMA.replace("v bigint", "v double"))
+    with pytest.raises(UsageError, match="'v' of topic 'T' was int .* now it is float"):
+        open_stream(
+            reader.parquet(str(tmp_path / "in")),
+            QUESTION,
+            release="frontier",
+            checkpoint=tmp_path / "checkpoint",
+            deliver=lambda answers, step: None,
+        )
+
+
+def test_a_state_that_vanishes_while_a_stream_runs_is_told_and_nothing_goes_on_without_it(
+    spark: Any, tmp_path: Path
+) -> None:
+    write(tmp_path / "in", 50)
+    run = Run(spark, tmp_path)
+    own = run.deliver
+
+    def deliver(answers: Any, step: int) -> None:
+        if step == 1:
+            (state,) = (tmp_path / "checkpoint/concordant/state/0").iterdir()
+            state.unlink()
+        own(answers, step)
+
+    run.stream = dataclasses.replace(run.stream, deliver=deliver)
+    with pytest.raises(StreamingQueryException, match="bucket 0 after step 0 is missing"):
+        run.go()
+    assert list(run.results) == [0]
 
 
 def test_spark_s_own_store_gives_the_same_stream(spark: Any, tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def _line(line: dict[str, Any]) -> str:
     relations = sum(n for key, n in line.items() if key.startswith("relations of "))
     lag = f"lag {line['lag_us'] / 1e6:,.1f} s, " if "lag_us" in line else ""
     return (
-        f"batch {line['batch']}: {line.get('events', 0):,} events in, {relations:,} relations out, "
+        f"step {line['step']}: {line.get('events', 0):,} events in, {relations:,} relations out, "
         f"{line['rows_per_second']:,.0f} rows/s, {line['seconds']:.1f} s, {lag}"
         f"late {line.get('late', 0):,}, state {line.get('state_bytes', 0) / 1e6:,.1f} MB"
     )

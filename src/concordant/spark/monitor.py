@@ -1,8 +1,8 @@
-"""What a running stream tells: one line of JSON per micro-batch, beside the checkpoint.
+"""What a running stream tells: one line of JSON per step, beside the checkpoint.
 
 A listener of Spark hears that a micro-batch ended and joins what Spark measured with what the
 buckets counted. It changes nothing and stops nothing. Listeners hear late: what they have not heard
-when a query ends is read from the query.
+when a query ends is read from the query. Of the end of an input Spark knows nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from concordant.model.kind import INT_MAX, INT_MIN
 from concordant.spark.checkpoint import Checkpoint, Commit
 
 Told = Callable[[dict[str, Any]], None]
-"""Hears what a micro-batch did."""
+"""Hears what a step did."""
 
 
 class Monitor(StreamingQueryListener):
@@ -29,7 +29,7 @@ class Monitor(StreamingQueryListener):
         self._checkpoint = Checkpoint(folder / "concordant")
         self._path = folder / "progress.jsonl"
         self._told = told
-        self._known = {line["batch"] for line in read_progress(folder)}
+        self._known = {line["step"] for line in read_progress(folder)}
         self._lock = Lock()  # Spark calls from a thread of its own
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's names
@@ -42,12 +42,21 @@ class Monitor(StreamingQueryListener):
         """Tell of micro-batches that were not told of before."""
         with self._lock:
             for progress in heard:
-                commit = self._checkpoint.committed(progress.batchId)
-                if commit is not None and progress.batchId not in self._known:
-                    self._known.add(progress.batchId)
-                    self._write(_line(progress, commit))
+                commit = self._checkpoint.of_batch(progress.batchId)
+                if commit is not None:
+                    self._tell(commit, _measured(progress))
 
-    def _write(self, line: dict[str, Any]) -> None:
+    def hear_ends(self) -> None:
+        """Tell of ends that were not told of before."""
+        with self._lock:
+            for commit in self._checkpoint.ends():
+                self._tell(commit, _AT_END)
+
+    def _tell(self, commit: Commit, measured: dict[str, Any]) -> None:
+        if commit.step in self._known:
+            return
+        self._known.add(commit.step)
+        line = _line(commit, measured)
         with self._path.open("ab") as stream:
             stream.write(msgspec.json.encode(line) + b"\n")
         self._told(line)
@@ -59,12 +68,23 @@ class Monitor(StreamingQueryListener):
         pass
 
 
-def _line(progress: Any, commit: Commit) -> dict[str, Any]:
-    line = {
+_AT_END: dict[str, Any] = {"batch": None, "time": None, "rows": 0, "rows_per_second": 0.0}
+"""An end of the input is no micro-batch, and brings no rows."""
+
+
+def _measured(progress: Any) -> dict[str, Any]:
+    return {
         "batch": progress.batchId,
         "time": str(progress.timestamp),
         "rows": progress.numInputRows,
         "rows_per_second": progress.processedRowsPerSecond,
+    }
+
+
+def _line(commit: Commit, measured: dict[str, Any]) -> dict[str, Any]:
+    line = {
+        "step": commit.step,
+        **measured,
         "seconds": commit.seconds,
         "released_until_us": commit.until_us,
         "marks": commit.marks,

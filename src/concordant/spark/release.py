@@ -47,7 +47,7 @@ class Release(msgspec.Struct, frozen=True):
             return INT_MIN
         furthest = max(marks.values())
         if self.mode == "watermark":
-            return max(INT_MIN, furthest - self.delay_us)
+            return min(max(INT_MIN, furthest - self.delay_us), INT_MAX)
         return min(
             time
             for time in marks.values()
@@ -55,8 +55,8 @@ class Release(msgspec.Struct, frozen=True):
         )
 
 
-EVERYTHING = Release("log")
-"""Nothing waits, in whichever order it is: for the end of the input."""
+END = Release("watermark", -1)
+"""Of an end of the input: a watermark just beyond the furthest event, so that nothing waits."""
 
 
 def release_of(text: str, *, sources: Iterable[str] = (), idle: str | None = None) -> Release:

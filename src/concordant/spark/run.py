@@ -21,7 +21,6 @@ from concordant.guarantees.answer import guarantees
 from concordant.model.kind import format_instant
 from concordant.model.subscription import Subscription
 from concordant.spark.aside import Stop
-from concordant.spark.checkpoint import FINAL
 from concordant.spark.correlate import ask
 from concordant.spark.monitor import Monitor, Told, read_progress
 from concordant.spark.outputs import (
@@ -219,17 +218,18 @@ def _run_stream(
     session.streams.addListener(monitor)
     before = stream.checkpoint.last()
     try:
-        _await(stream, pipeline, before.batch if before else -1, monitor, stop)
+        complete = _await(stream, pipeline, before.batch if before else -1, monitor, stop)
     finally:
         with contextlib.suppress(PySparkException):
             session.streams.removeListener(monitor)
-    if settings.at_end == "release" and settings.trigger == "available-now":
+    if complete and settings.at_end == "release" and settings.trigger == "available-now":
         stream.finish()
+    monitor.hear_ends()
     last = stream.checkpoint.last()
-    report.batches = stream.checkpoint.count()
+    report.batches = last.batch + 1 if last else 0
     report.set_count = len(stream.asked.job.sets)
-    rows = {line["batch"]: line["rows"] for line in read_progress(folder)}
-    if len(rows) + (stream.checkpoint.committed(FINAL) is not None) == report.batches:
+    rows = {line["step"]: line["rows"] for line in read_progress(folder)}
+    if last is not None and len(rows) == last.step + 1:
         report.read = sum(rows.values())
     report.counts = dict(last.counts) if last else {}
     until = last.until_us if last else None
@@ -242,7 +242,8 @@ def _claim(pipeline: Pipeline, owner: Owner) -> None:
             claim(Path(one.path), owner, overwrite=one.overwrite)
 
 
-def _await(stream: Stream, pipeline: Pipeline, before: int, monitor: Monitor, stop: Stop) -> None:
+def _await(stream: Stream, pipeline: Pipeline, before: int, monitor: Monitor, stop: Stop) -> bool:
+    """Wait until the stream is to stop; has it read all input?"""
     settings = pipeline.stream
     assert settings is not None
     query = stream.start(trigger_of(settings))
@@ -251,12 +252,14 @@ def _await(stream: Stream, pipeline: Pipeline, before: int, monitor: Monitor, st
             stop.check()
             last = stream.checkpoint.last()
             if settings.batches_max and last and last.batch - before >= settings.batches_max:
-                break
+                _stop(query, monitor)
+                return False
     except BaseException:
         with contextlib.suppress(Exception):  # what ended it is told, not what came of that
             _stop(query, monitor)
         raise
     _stop(query, monitor)
+    return True
 
 
 def _stop(query: Any, monitor: Monitor) -> None:

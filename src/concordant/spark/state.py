@@ -14,7 +14,7 @@ from concordant.errors import UsageError
 from concordant.model.kind import INT_MIN
 
 MAGIC = b"concordant-bucket"
-VERSION = 2
+VERSION = 3
 _DIGEST_SIZE = 16
 _DIGEST = slice(len(MAGIC) + 1, len(MAGIC) + 1 + _DIGEST_SIZE)
 
@@ -28,6 +28,8 @@ class BucketState(msgspec.Struct):
     """One per set: the ids that are remembered, where ids must not come again."""
     held: bytes = b""
     """Rows that wait for their release, as an Arrow stream."""
+    topics: list[str] = []
+    """The topics that held rows have as codes: the n-th has code n."""
     held_count: int = 0
     released_us: int = INT_MIN
     """Events before this time have been released: whoever comes now and is older is late."""

@@ -6,7 +6,7 @@ older state and writes the same newer one. Needs storage that all workers see.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from concordant.spark.checkpoint import Checkpoint, Told
+from concordant.spark.checkpoint import Checkpoint, Commit, Told
 from concordant.spark.job import Job
 from concordant.spark.normalise import bucket
 from concordant.spark.packing import BUCKET, PACKED_SCHEMA, all_unpacked, packing, read_marks
@@ -29,14 +29,13 @@ def answers_of(
     job: Job,
     folder: Path,
     *,
-    batch: int,
+    before: Commit | None,
+    run: str,
     release: Release,
-    marks: Mapping[str, int],
     bucket_count: int,
 ) -> DataFrame:
-    """What a micro-batch answers; every bucket takes part, because one may hold events back.
-
-    `marks`: how far the sources had come before.
+    """What the step after `before` answers; every bucket takes part, because one may hold events
+    back. Its states are written under the name of the `run`.
     """
     numbers = rows.sparkSession.range(0, bucket_count, 1, 1)
     every = numbers.select(F.col("id").cast("int").alias(BUCKET))
@@ -45,15 +44,18 @@ def answers_of(
     whole = placed.mapInArrow(pack, PACKED_SCHEMA).unionByName(every, allowMissingColumns=True)
     tasks = min(bucket_count, rows.sparkSession.sparkContext.defaultParallelism)
     spread = whole.repartition(tasks, F.col(BUCKET) % tasks)
-    run = _task(job.packed, str(folder), batch, release, dict(marks))
-    return spread.mapInArrow(run, from_arrow_schema(answer_schema(job)))
+    task = _task(job.packed, str(folder), before, run, release)
+    return spread.mapInArrow(task, from_arrow_schema(answer_schema(job)))
 
 
 def _task(
-    packed: bytes, folder: str, batch: int, release: Release, before: dict[str, int]
+    packed: bytes, folder: str, before: Commit | None, run: str, release: Release
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    def run(batches: Iterable[Any]) -> Iterator[Any]:
-        checkpoint, marks = Checkpoint(Path(folder)), before
+    step = 0 if before is None else before.step + 1
+
+    def task(batches: Iterable[Any]) -> Iterator[Any]:
+        checkpoint = Checkpoint(Path(folder))
+        marks = {} if before is None else before.marks
         came: dict[int, list[Any]] = {}
         for one in batches:
             numbers, blobs, heard = one.columns
@@ -64,13 +66,14 @@ def _task(
                     found.append(blob.as_buffer())
         until_us = release.until(marks)
         for number in sorted(came):
-            opened = WARM.open(packed, checkpoint.read_state(number, batch))
+            opened = WARM.open(packed, checkpoint.read_state(number, before))
             rows = all_unpacked(opened.job, came.pop(number))
             answers = advance(opened, rows, until_us=until_us)
             state = opened.save()
-            checkpoint.write_state(number, batch, state, Told(opened.told(state), marks))
+            told = Told(opened.told(state), marks)
+            checkpoint.write_state(number, step, run, state, told)
             WARM.keep(opened, state)
             yield from answers.to_batches()
         settle()
 
-    return run
+    return task

@@ -32,6 +32,7 @@ from concordant.spark.rows import (
     SOURCE,
     TIME,
     TOPIC,
+    UNREADABLE,
     Rejected,
     batch_of,
     packed,
@@ -213,29 +214,43 @@ def advance(bucket: Bucket, table: Any, *, until_us: int) -> Any:
     is_mark = pa.compute.fill_null(pa.compute.equal(table.column(TOPIC), MARK), False)
     _, table = _parted(table, is_mark)
     if bucket.job.time_ordered:
-        released, late = _released(bucket.state, table, until_us)
+        released, late = _released(bucket, table, until_us)
     else:
         released, late = _logged(bucket.state, table)
     found = [_told(bucket, late, what) for what, late in late.items() if late.num_rows]
     return pa.concat_tables([bucket.take(released), *found])
 
 
-def _released(state: BucketState, table: Any, until_us: int) -> tuple[Any, Mapping[str, Any]]:
+def _released(bucket: Bucket, table: Any, until_us: int) -> tuple[Any, Mapping[str, Any]]:
     """Held rows and new ones before a time, and the new ones that are too late for their place."""
-    time = table.column(TIME)
-    late = pa.compute.fill_null(pa.compute.less(time, state.released_us), False)
+    state = bucket.state
+    late = pa.compute.fill_null(pa.compute.less(table.column(TIME), state.released_us), False)
     too_late, table = _parted(table, late)
     if state.held:
         # Columns may have come or gone with subscriptions since then.
-        both = pa.concat_tables([unpacked(state.held), table], promote_options="default")
+        both = pa.concat_tables([_held(bucket), table], promote_options="default")
         table = both.select(table.column_names)
     due = pa.compute.less(table.column(TIME), max(until_us, state.released_us))
     due = pa.compute.fill_null(due, True)  # no time: told at once that it is no event
     ready, waiting = _parted(table, due)
     state.held = packed(waiting) if waiting.num_rows else b""
     state.held_count = waiting.num_rows
+    state.topics = [topic.name for topic in bucket.job.topics]
     state.released_us = max(until_us, state.released_us)
     return in_total_order(ready), {"late": too_late}
+
+
+def _held(bucket: Bucket) -> Any:
+    """The rows that wait; their codes are those of the topics that the job has now."""
+    rows, names = unpacked(bucket.state.held), [topic.name for topic in bucket.job.topics]
+    if bucket.state.topics == names:
+        return rows
+    code = {name: place for place, name in enumerate(names)}
+    # An added subscription may read a topic that comes before others in the alphabet.
+    places = [UNREADABLE, MARK, *(code[name] for name in bucket.state.topics)]
+    column = pa.compute.subtract(rows.column(TOPIC), UNREADABLE)
+    moved = pa.array(places, pa.int32()).take(column.combine_chunks())
+    return rows.set_column(rows.schema.get_field_index(TOPIC), TOPIC, moved)
 
 
 def _parted(table: Any, chosen: Any) -> tuple[Any, Any]:
@@ -249,8 +264,11 @@ def _parted(table: Any, chosen: Any) -> tuple[Any, Any]:
 
 
 def _logged(state: BucketState, table: Any) -> tuple[Any, Mapping[str, Any]]:
-    """A log's rows by number, and those whose number was there before."""
-    table = _sorted(table, (SEQ,))
+    """A log's rows by number, and those whose number was there before.
+
+    A row that several sets can use comes once for each of them, and that is no repetition.
+    """
+    table = _sorted(table, (SEQ, SET))
     sources = table.column(SOURCE).unique().drop_null().to_pylist()
     state.source = state.source or (min(sources) if sources else "")
     foreign = [source for source in sources if source != state.source]
@@ -261,8 +279,10 @@ def _logged(state: BucketState, table: Any) -> tuple[Any, Mapping[str, Any]]:
             hint="release by 'frontier' or 'watermark', or correlate each source on its own",
         )
     seq = table.column(SEQ).fill_null(INT_MAX).to_numpy()
-    before = np.concatenate([[state.last_seq], np.maximum.accumulate(seq)[:-1]])
-    fresh = (seq > np.maximum(before, state.last_seq)) | (seq == INT_MAX)
+    number_of_set = table.column(SET).to_numpy()
+    fresh = seq > state.last_seq
+    fresh[1:] &= (seq[1:] != seq[:-1]) | (number_of_set[1:] != number_of_set[:-1])
+    fresh |= seq == INT_MAX
     numbered = seq[fresh & (seq < INT_MAX)]
     if len(numbered):
         state.last_seq = max(state.last_seq, int(numbered.max()))

@@ -3,15 +3,16 @@
 Two adapters do the same. `files` runs each micro-batch as a table and keeps the state of every
 bucket in the checkpoint folder, by the number of the micro-batch. `store` leaves the state to
 Spark (`transformWithState`, one blob per bucket). Which one is the default was measured; see
-docs/decisions. Results reach `deliver` with the number of their micro-batch, which is what makes a
-sink idempotent.
+docs/decisions. What a micro-batch does is a step of the checkpoint, and so is the end of the input.
+Results reach `deliver` with the number of their step, which is what makes a sink idempotent.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -20,17 +21,17 @@ from pyspark.sql import DataFrame
 
 from concordant.errors import UsageError
 from concordant.files.subscriptions import read_subscriptions
+from concordant.model.kind import Kind
 from concordant.spark import state_files, state_store
 from concordant.spark.checkpoint import (
-    FINAL,
     Checkpoint,
     Commit,
     SavedJob,
-    Told,
+    Setting,
     subscriptions_of,
 )
 from concordant.spark.correlate import Asked, Events, ask
-from concordant.spark.release import EVERYTHING, Release, release_of
+from concordant.spark.release import END, Release, release_of
 from concordant.spark.sinks import counted
 
 BUCKET_COUNT_MIN = 8
@@ -39,8 +40,8 @@ BUCKETS_PER_CORE = 4
 every micro-batch, and there are never more tasks than buckets."""
 
 Deliver = Callable[[DataFrame, int], None]
-"""What becomes of a micro-batch's answers. They are computed whenever they are read: who reads them
-several times keeps them meanwhile."""
+"""What becomes of the answers of a step, by its number. They are computed whenever they are read:
+who reads them several times keeps them meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +53,16 @@ class Stream:
     checkpoint: Checkpoint
     saved: SavedJob
     deliver: Deliver
+    run_id: str = field(default_factory=lambda: secrets.token_hex(8))
+    """Tells the states of this run from those of others."""
 
     def start(self, trigger: dict[str, Any]) -> Any:
         """Begin, or go on from the checkpoint; a query of Spark."""
-        if self.saved.adapter == "store":
+        if self.checkpoint.begun_end() is not None:
+            self._end()
+        if self.saved.setting.adapter == "store":
             rows = state_store.answers_of(
-                self.asked.rows(), self.asked.job, self.release, self.saved.bucket_count
+                self.asked.rows(), self.asked.job, self.release, self.saved.setting.bucket_count
             )
         else:
             rows = self.asked.rows()
@@ -67,65 +72,94 @@ class Stream:
 
     def run(self, rows: DataFrame, batch: int) -> None:
         """One micro-batch: match, write, commit. Run again after a crash, it does the same."""
-        if self.checkpoint.committed(batch) is not None:
-            if self.saved.adapter == "store":
+        before = self.checkpoint.last()
+        if before is not None and before.batch >= batch:
+            if self.saved.setting.adapter == "store":
                 # We were done, and Spark had not heard of it: its stores go their step again.
                 rows.write.format("noop").mode("overwrite").save()
             return
-        started = monotonic()
-        if self.saved.adapter == "files":
-            self._release(rows, batch, self.release, started)
+        if self.saved.setting.adapter == "files":
+            self._step(rows, before, self.release, batch=batch)
             return
+        started = monotonic()
         # The sinks read the answers, and then their counts are read.
         rows = rows.persist()
         try:
-            self.deliver(rows, batch)
-            self._commit(Commit(batch), counted(rows), started)
+            commit = Commit(_after(before), batch)
+            self.deliver(rows, commit.step)
+            self._commit(commit, before, counted(rows), started)
         finally:
             rows.unpersist()
 
     def finish(self) -> None:
-        """The input is complete: release everything that waits."""
-        if self.saved.adapter == "store":
+        """The input is complete: release everything that waits.
+
+        The stream may go on later. What comes then and is no newer than what had come is late.
+        """
+        if self.saved.setting.adapter == "store":
             raise UsageError(
                 "state in Spark's own store cannot be released at the end of the input",
                 hint="keep the state in files, or end the input with progress marks",
             )
-        if self.checkpoint.committed(FINAL) is None:
-            session = self.asked.inputs[0].frame.sparkSession
-            nothing = session.createDataFrame([], self.asked.rows().schema)
-            self._release(nothing, FINAL, EVERYTHING, monotonic())
+        before = self.checkpoint.last()
+        if before is None or not before.is_end:
+            self.checkpoint.begin_end(_after(before))
+            self._end()
 
-    def _release(self, rows: DataFrame, batch: int, release: Release, started: float) -> None:
-        before = self.checkpoint.last(before=batch) or Commit(-1)
+    def _end(self) -> None:
+        session = self.asked.inputs[0].frame.sparkSession
+        nothing = session.createDataFrame([], self.asked.rows().schema)
+        self._step(nothing, self.checkpoint.last(), END, batch=None)
+
+    def _step(
+        self, rows: DataFrame, before: Commit | None, release: Release, *, batch: int | None
+    ) -> None:
+        """One step with state in files; without a micro-batch it is an end."""
+        started = monotonic()
+        bucket_count, step = self.saved.setting.bucket_count, _after(before)
         answers = state_files.answers_of(
             rows,
             self.asked.job,
             self.checkpoint.folder,
-            batch=batch,
+            before=before,
+            run=self.run_id,
             release=release,
-            marks=before.marks,
-            bucket_count=self.saved.bucket_count,
+            bucket_count=bucket_count,
         )
-        self.deliver(answers, batch)
-        told = self._told(batch)
+        self.deliver(answers, step)
+        told = self.checkpoint.told(step, self.run_id, bucket_count)
         if told is None:  # what nobody has read happens all the same
             answers.write.format("noop").mode("overwrite").save()
-            told = self._told(batch)
+            told = self.checkpoint.told(step, self.run_id, bucket_count)
         assert told is not None
-        commit = Commit(batch, told.marks, release.until(told.marks))
-        self._commit(commit, told.counts, started)
+        until_us = release.until(told.marks)
+        if before is not None and before.until_us is not None:
+            until_us = max(until_us, before.until_us)
+        reached = before.batch if before is not None else -1
+        commit = Commit(
+            step,
+            reached if batch is None else batch,
+            is_end=batch is None,
+            run=self.run_id,
+            marks=told.marks,
+            until_us=until_us,
+        )
+        self._commit(commit, before, told.counts, started)
 
-    def _told(self, batch: int) -> Told | None:
-        return self.checkpoint.told(batch, self.saved.bucket_count)
-
-    def _commit(self, commit: Commit, counts: Mapping[str, int], started: float) -> None:
-        before = self.checkpoint.last(before=commit.batch)
+    def _commit(
+        self, commit: Commit, before: Commit | None, counts: Mapping[str, int], started: float
+    ) -> None:
         totals = Counter(before.counts if before else {})
         totals.update(counts)
         commit.counts = dict(sorted(totals.items()))
         commit.seconds = round(monotonic() - started, 6)
+        self.checkpoint.keep(self.saved)
         self.checkpoint.commit(commit)
+
+
+def _after(before: Commit | None) -> int:
+    """The number of the step that follows."""
+    return 0 if before is None else before.step + 1
 
 
 def open_stream(
@@ -151,24 +185,25 @@ def open_stream(
     mode = release_of(release) if isinstance(release, str) else release
     wanted = read_subscriptions(subscriptions, match=match, consume=consume)
     options["time_ordered"] = mode.mode != "log"
-    # What the schemas refuse is refused before a folder is made.
     first = ask(events, wanted, **options)
     folder = Checkpoint(Path(checkpoint) / "concordant")
-    saved = folder.open(
-        wanted,
-        release=str(mode),
-        bucket_count=bucket_count or _bucket_count(first),
-        adapter=adapter,
-    )
-    earlier = subscriptions_of({name: saved.texts[name] for name in saved.muted})
+    setting = Setting(str(mode), bucket_count or _bucket_count(first), adapter, first.job.unique_us)
+    saved = folder.open(wanted, setting, _kinds(first), bucket_count=bucket_count)
+    # In the order in which they came, whatever the order they are given in now: state is by set.
+    known = {one.name: one for one in (*subscriptions_of(saved.texts), *wanted)}
     asked = ask(
         events,
-        [*wanted, *earlier],
+        [known[name] for name in saved.texts],
         generations=saved.generations,
         muted=saved.muted,
         **options,
     )
     return Stream(asked, mode, folder, saved, deliver)
+
+
+def _kinds(asked: Asked) -> dict[str, dict[str, Kind]]:
+    """The kinds of the attributes that travel, by topic."""
+    return {topic.name: dict(topic.attributes) for topic in asked.job.topics}
 
 
 def _bucket_count(asked: Asked) -> int:
