@@ -289,7 +289,7 @@ def test_an_attribute_of_another_kind_is_refused_while_rows_wait(
     write(tmp_path / "in", 50)
     Run(spark, tmp_path).go(finish=False)
     reader = spark.readStream.schema(SCHEMA.replace("v bigint", "v double"))
-    with pytest.raises(UsageError, match="'v' of topic 'T' was int .* now it is float"):
+    with pytest.raises(UsageError, match=r"'v' of topic 'T' was int .* now it is float"):
         open_stream(
             reader.parquet(str(tmp_path / "in")),
             QUESTION,

@@ -116,7 +116,7 @@ def test_ctrl_c_stops_a_stream_and_the_next_run_goes_on(spark: Any, tmp_path: Pa
     path = tmp_path / "pipe.toml"
     path.write_text(PIPELINE.format(question=QUESTION, trigger="1 s"))
     terminal = Terminal("run", str(path))
-    terminal.await_text("batch 0: ")
+    terminal.await_text("step 0: ")
     jvms = descendants("SparkSubmit", of=terminal.process.pid)
     assert jvms
     assert terminal.process.pid not in map(os.getpgid, jvms)  # nor are its workers
@@ -142,8 +142,12 @@ def test_ctrl_c_stops_a_stream_and_the_next_run_goes_on(spark: Any, tmp_path: Pa
     assert "No Creation" in report.guarantees["up"]["kept"]
     progress = (tmp_path / "checkpoint" / "progress.jsonl").read_text()
     told = [json.loads(line) for line in progress.splitlines()]
-    assert [one["rows"] for one in told] == [40, 20]
-    assert told[-1]["lag_us"] == 0
+    assert [(one["step"], one["batch"], one["rows"]) for one in told] == [
+        (0, 0, 40),
+        (1, 1, 20),
+        (2, None, 0),
+    ]
+    assert [one["lag_us"] for one in told] == [0, 0, 0]
 
 
 def test_ctrl_c_cancels_the_job_that_runs(spark: Any) -> None:

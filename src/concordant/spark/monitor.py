@@ -91,7 +91,7 @@ def _line(commit: Commit, measured: dict[str, Any]) -> dict[str, Any]:
         **commit.counts,
     }
     if commit.marks and commit.until_us is not None and INT_MIN < commit.until_us < INT_MAX:
-        line["lag_us"] = max(commit.marks.values()) - commit.until_us
+        line["lag_us"] = max(0, max(commit.marks.values()) - commit.until_us)
     return line
 
 

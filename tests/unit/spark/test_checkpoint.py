@@ -19,7 +19,6 @@ from concordant.spark.checkpoint import (
 )
 from concordant.spark.state import BucketState, seal, unseal
 
-
 FRONTIER = Setting("frontier", 4, "files")
 
 
@@ -91,7 +90,7 @@ def test_attributes_may_come_new_and_may_not_change_their_kind(tmp_path: Path) -
     opened(tmp_path, "one: A", kinds={"A": {"x": Kind.INT}})
     job = opened(tmp_path, "one: A", kinds={"A": {"y": Kind.TIME}, "B": {"x": Kind.FLOAT}})
     assert job.kinds == {"A": {"x": Kind.INT, "y": Kind.TIME}, "B": {"x": Kind.FLOAT}}
-    with pytest.raises(UsageError, match="'x' of topic 'A' was int .* now it is float"):
+    with pytest.raises(UsageError, match=r"'x' of topic 'A' was int .* now it is float"):
         opened(tmp_path, "one: A", kinds={"A": {"x": Kind.FLOAT}})
 
 
