@@ -47,8 +47,13 @@ def killed(folder: Path, rng: Random, number: int) -> str:
             kill_with_descendants(process.pid)
     else:
         last = Checkpoint(folder / "checkpoint" / "concordant").last()
-        process = _start(folder, how, str(last.step + 1 if last else 0))
+        return killed_in(folder, how, last.step + 1 if last else 0)
     return how if process.wait() == -signal.SIGKILL else ""
+
+
+def killed_in(folder: Path, how: str, step: int) -> str:
+    """Start a run that is to die in a step, and say how it died; nothing if it did not."""
+    return how if _start(folder, how, str(step)).wait() == -signal.SIGKILL else ""
 
 
 def lines(folder: Path) -> list[str]:

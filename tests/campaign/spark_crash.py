@@ -19,11 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.table import Table
 
-from tests.campaign.killing import OPTIONS, failure, killed, lines
+from tests.campaign.killing import OPTIONS, failure, killed, killed_in, lines
 from tests.campaign.shape import Options, Report
 
 NAME = "spark-crash"
 
+AT_END = "sink of the end"
 ADAPTERS = ("files", "store")
 FILE_COUNT = 32
 ROWS_PER_FILE = 150
@@ -101,13 +102,16 @@ def run(options: Options) -> Report:
                 how = killed(hurt, rng, number)
                 died[adapter, how] += 1
                 options.progress(f"{adapter}: kills", number + 1, KILL_COUNT)
+            if adapter == "files":  # the end of the input is a step of its own, after all files
+                for how in ("sink", "commit"):
+                    died[adapter, killed_in(hurt, how, FILE_COUNT) and f"{how} of the end"] += 1
             if text := failure(hurt):
                 failures.append(f"{adapter}: the last run failed: {text}")
             found = lines(hurt)
             if found != expected:
                 failures.append(f"{adapter}: {len(found)} relations instead of {len(expected)}")
             count = sum(n for (one, how), n in died.items() if one == adapter and how)
-            if count < KILL_COUNT - 2:
+            if count < KILL_COUNT - 2 or (adapter == "files" and not died[adapter, AT_END]):
                 failures.append(f"{adapter}: only {count} of {KILL_COUNT} runs died")
     table = Table("adapter", "when", "killed", title="Runs killed", title_justify="left")
     for (adapter, how), count in sorted(died.items()):
