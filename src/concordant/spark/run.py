@@ -247,6 +247,7 @@ def _await(stream: Stream, pipeline: Pipeline, before: int, monitor: Monitor, st
     settings = pipeline.stream
     assert settings is not None
     query = stream.start(trigger_of(settings))
+    monitor.hear_ends()  # one that a killed run had begun
     try:
         while not query.awaitTermination(_POLL_SECONDS):
             stop.check()
