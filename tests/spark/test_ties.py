@@ -97,6 +97,7 @@ def test_rows_that_are_no_events_are_told_though_no_slot_would_take_them(
         row(seq=5, k=1, x=0.0, source=""),
         row(seq=None, k=1, x=0.0),
         row(seq=7, k=1, x=0.0),
+        row(seq=-(2**63), k=1, x=0.0),
     ]
     events = frame(spark, tmp_path / "in", rows)
     question = "one: A.k > 0 and A.x > 0.5 partition by k\ntwo: A.k > 5 partition by x"
@@ -111,4 +112,27 @@ def test_rows_that_are_no_events_are_told_though_no_slot_would_take_them(
         "('bad', None, 'p', 4, 1)": 1,
         "('bad', 'A', None, 5, 1)": 1,
         "('bad', 'A', 'p', None, 1)": 1,
+        f"('bad', 'A', 'p', {-(2**63)}, 1)": 1,
     }
+
+
+def test_texts_that_are_no_times_are_told_though_no_slot_would_take_their_rows(
+    spark: Any, tmp_path: Path
+) -> None:
+    texts = [
+        "1970-01-01T00:00:00Z",
+        "2026-02-29T00:00:00Z",
+        "yesterday",
+        "24:00",
+        "1",
+        "99",
+        "9" * 20,
+    ]
+    lines = [f"A,p,{seq},{text},0.0\n" for seq, text in enumerate(texts)]
+    (tmp_path / "in.csv").write_text("".join(lines))
+    schema = "topic string, source string, seq long, time string, x double"
+    events = spark.read.csv(str(tmp_path / "in.csv"), schema)
+    asked = ask(events, "A.x > 0.5", bad="skip")
+    answers = asked.answers("jvm").toArrow().to_pylist()
+    bad = [one["events"][0]["seq"] for one in answers if one["what"] == "bad"]
+    assert sorted(bad) == [1, 2, 3, 6]

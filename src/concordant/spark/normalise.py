@@ -30,6 +30,7 @@ from concordant.spark.rows import (
     UNREADABLE,
     WRITTEN,
     attribute_column,
+    whole_numbers,
 )
 from concordant.spark.schema import CASTS, Input, quoted
 
@@ -38,6 +39,14 @@ ALTERNATIVES_MAX = 32
 
 _EXACT_MAX = 2**53
 """Integers below are floats exactly, so that Spark compares them as we do."""
+
+SURELY_A_TIME = (
+    r"^([+-]?[0-9]{1,18}|([1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])"
+    r"-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
+    r"[T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?"
+    r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)$"
+)
+"""Texts that workers take for times, if not all of them: others go on, whatever else they say."""
 
 _OPS: dict[str, Callable[[Column, Column], Column]] = {
     "<": operator.lt,
@@ -196,9 +205,9 @@ def _admitted(one: SubscriptionSet, topic: Topic, job: Job, time: str) -> Column
 def _broken(job: Job, time: str) -> Column:
     """Is a row no event? It goes on, so that this is told (see `rows`)."""
     found = [F.col(name).isNull() for name in (time, SEQ, SOURCE)]
-    found += [
-        _column(name, kind) < F.lit(INT_MIN) for name, kind in job.columns if kind is Kind.INT
-    ]
+    found += [F.col(quoted(name)) < F.lit(INT_MIN) for name in whole_numbers(job)]
+    if time == WRITTEN:
+        found.append(~F.col(time).rlike(SURELY_A_TIME))
     return reduce(operator.or_, found)
 
 

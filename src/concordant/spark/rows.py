@@ -220,19 +220,26 @@ def _good(job: Job, table: Any) -> tuple[Array | None, list[Rejected]]:
         if values.null_count:
             for row in np.flatnonzero(values.is_null().to_numpy()):
                 bad.setdefault(int(row), reason)
-    for name, kind in job.columns:
-        if kind is Kind.INT:
-            values = table.column(attribute_column(name, kind))
-            beyond = filled(values, 0).to_numpy() < INT_MIN
-            for row in np.flatnonzero(beyond):
-                bad.setdefault(
-                    int(row), f"the integer in '{name}' is beyond the symmetric 64-bit range"
-                )
+    for column, name in whole_numbers(job).items():
+        beyond = filled(table.column(column), 0).to_numpy() < INT_MIN
+        for row in np.flatnonzero(beyond):
+            bad.setdefault(
+                int(row), f"the integer in '{name}' is beyond the symmetric 64-bit range"
+            )
     if not bad:
         return None, []
     kept = np.ones(table.num_rows, np.bool_)
     kept[list(bad)] = False
     return kept, [_rejected(job, table, row, bad[row]) for row in sorted(bad)]
+
+
+def whole_numbers(job: Job) -> dict[str, str]:
+    """The travelling columns that hold integers of 64 bits, with the names that people know."""
+    found = {SEQ: SEQ, TIME: TIME}
+    for name, kind in job.columns:
+        if kind in (Kind.INT, Kind.TIME):
+            found[attribute_column(name, kind)] = name
+    return found
 
 
 def _rejected(job: Job, table: Any, row: int, reason: str) -> Rejected:

@@ -55,6 +55,13 @@ def test_a_row_that_is_no_event_is_told_by_one_set() -> None:
     assert told_by([(2, row(topic="B", source=None))]) == {}  # the first set tells it elsewhere
 
 
+@pytest.mark.parametrize("name", ["k", "seq", "time"])
+def test_an_integer_beyond_the_symmetric_range_makes_no_event(name: str) -> None:
+    bucket = Bucket(job_of("A partition by k"))
+    bucket.take(table_of(bucket.job, [(0, row(**{name: -(2**63)})), (0, row(**{name: 1 - 2**63}))]))
+    assert (bucket.counts["bad"], bucket.counts["events"]) == (1, 1)
+
+
 def test_an_exact_copy_is_told_by_the_first_set_that_can_use_it() -> None:
     copy = row(x=1.0, s="x")
     both = [(0, copy), (0, copy), (1, copy), (1, copy)]
