@@ -15,7 +15,7 @@ import pytest
 from concordant.errors import UsageError
 from concordant.local import correlate as local
 from concordant.spark import correlate
-from concordant.spark.checkpoint import Checkpoint
+from concordant.spark.checkpoint import Checkpoint, Commit
 from concordant.spark.pipeline import read_pipeline
 from concordant.spark.run import Report, run_pipeline
 from concordant.spark.session import RunFailed
@@ -155,6 +155,28 @@ def test_a_file_that_vanishes_ends_the_run_and_the_next_goes_on_when_it_is_back(
     os.utime(second, (1_000_001, 1_000_001))
     run(spark, path)
     assert found(tmp_path) == EXPECTED
+
+
+def test_a_run_that_died_behind_its_commit_does_not_say_that_nothing_was_read(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, 20)
+    path = pipeline(tmp_path, "parquet")
+    own = Checkpoint.commit
+
+    def commit(self: Checkpoint, done: Commit) -> None:
+        own(self, done)
+        if done.step == 1:
+            raise RuntimeError("the process dies here")
+
+    monkeypatch.setattr(Checkpoint, "commit", commit)
+    with pytest.raises(RunFailed):
+        run(spark, path)
+    monkeypatch.undo()
+    report = run(spark, path)
+    assert found(tmp_path) == EXPECTED
+    assert (report.read, report.filtered, report.counts["events"]) == (None, None, len(ROWS))
+    assert run(spark, path).counts == report.counts
 
 
 def test_a_checkpoint_that_was_damaged_is_refused(spark: Any, tmp_path: Path) -> None:

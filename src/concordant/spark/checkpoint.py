@@ -60,6 +60,8 @@ class SavedJob(msgspec.Struct):
     texts: dict[str, str]
     """Every subscription that ever ran, by name, in the order in which they came."""
     muted: list[str] = []
+    query: str = ""
+    """Spark's own name of this checkpoint."""
 
 
 class Commit(msgspec.Struct):
@@ -69,6 +71,8 @@ class Commit(msgspec.Struct):
     batch: int = -1
     """The newest micro-batch of Spark's that has happened: this one, unless it is an end."""
     is_end: bool = False
+    query: str = ""
+    """Spark's own name of this checkpoint."""
     run: str = ""
     """The run whose states are those of this step."""
     marks: dict[str, int] = {}
@@ -109,9 +113,10 @@ class Checkpoint:
         `bucket_count` is the caller's wish; without one it is as it was, or that of `setting`.
         Nothing is written: `keep` does that.
         """
-        self._refuse_parted()
+        last = self.last()
+        self._refuse_parted(last)
         texts = {one.name: str(one) for one in subscriptions}
-        saved = self._saved()
+        saved = self._saved(last)
         if saved is None:
             own = {topic: dict(found) for topic, found in kinds.items()}
             return SavedJob(VERSION, setting, own, [list(texts)], texts)
@@ -126,20 +131,21 @@ class Checkpoint:
                     hint=f"put {what} back to {before}, or give another checkpoint folder",
                     place=str(self.folder),
                 )
-        self._refuse_missing_states(saved)
+        self._refuse_missing_states(saved, last)
         return reconciled(saved, subscriptions, kinds)
 
     def keep(self, job: SavedJob) -> None:
         """From here on this is what the checkpoint belongs to."""
+        job = msgspec.structs.replace(job, query=self._query())
         path, data = self.folder / "job.json", msgspec.json.format(msgspec.json.encode(job))
         if not path.exists() or path.read_bytes() != data:
             _write(path, data)
 
-    def _saved(self) -> SavedJob | None:
+    def _saved(self, last: Commit | None) -> SavedJob | None:
         try:
             data = (self.folder / "job.json").read_bytes()
         except FileNotFoundError:
-            if self._steps():
+            if last is not None:
                 raise self._damaged("job.json is missing") from None
             return None
         try:
@@ -151,19 +157,33 @@ class Checkpoint:
                     hint="start from an empty checkpoint folder, which replays the input",
                     place=str(self.folder),
                 )
-            return msgspec.json.decode(data, type=SavedJob)
+            saved = msgspec.json.decode(data, type=SavedJob)
         except msgspec.DecodeError as error:
             raise self._damaged(f"job.json: {error}") from None
+        if last is not None and saved.query != last.query:
+            raise self._damaged("job.json belongs to another one")
+        return saved
 
-    def _refuse_parted(self) -> None:
+    def _refuse_parted(self, last: Commit | None) -> None:
         """Spark's half and ours belong together: with another, events would be skipped unseen."""
-        last = self.last()
         ours = last.batch if last else -1
         begun, done = (self._of_spark(name) for name in ("offsets", "commits"))
         if ours > max(begun, default=-1):
             raise self._damaged("Spark's part of it is missing or older")
         if max(done, default=-1) > ours:
             raise self._damaged("our part of it is missing or older than Spark's")
+        if last is not None and last.query != self._query():
+            raise self._damaged("Spark's part of it belongs to another one")
+
+    def _query(self) -> str:
+        """The name that Spark gave to its half when it began."""
+        try:
+            data = (self.spark_folder / "metadata").read_bytes()
+            return msgspec.json.decode(data, type=_Metadata).id
+        except FileNotFoundError:
+            return ""
+        except msgspec.DecodeError as error:
+            raise self._damaged(f"Spark's metadata: {error}") from None
 
     def _of_spark(self, name: str) -> list[int]:
         """Micro-batches in a log of Spark's."""
@@ -175,8 +195,7 @@ class Checkpoint:
         """Where Spark keeps its own half."""
         return self.folder.parent / "spark"
 
-    def _refuse_missing_states(self, saved: SavedJob) -> None:
-        last = self.last()
+    def _refuse_missing_states(self, saved: SavedJob, last: Commit | None) -> None:
         if last is None or saved.setting.adapter != "files":
             return
         for bucket in range(saved.setting.bucket_count):
@@ -197,6 +216,7 @@ class Checkpoint:
 
     def commit(self, commit: Commit) -> None:
         """From here on the step has happened."""
+        commit.query = self._query()
         _write(self._commit_path(commit.step), msgspec.json.encode(commit))
         for step in self._steps():
             if step <= commit.step - COMMITS_KEPT:
@@ -299,6 +319,10 @@ class Checkpoint:
 
 class _Version(msgspec.Struct):
     version: int
+
+
+class _Metadata(msgspec.Struct):
+    id: str
 
 
 _SETTINGS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (

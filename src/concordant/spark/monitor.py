@@ -29,7 +29,11 @@ class Monitor(StreamingQueryListener):
         self._checkpoint = Checkpoint(folder / "concordant")
         self._path = folder / "progress.jsonl"
         self._told = told
+        last = self._checkpoint.last()
+        if last is None:
+            self._path.unlink(missing_ok=True)  # of a checkpoint that was here before
         self._known = {line["step"] for line in read_progress(folder)}
+        self._done = last.batch if last is not None else -1
         self._lock = Lock()  # Spark calls from a thread of its own
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's names
@@ -44,7 +48,11 @@ class Monitor(StreamingQueryListener):
             for progress in heard:
                 commit = self._checkpoint.of_batch(progress.batchId)
                 if commit is not None:
-                    self._tell(commit, _measured(progress))
+                    measured = _measured(progress)
+                    if progress.batchId <= self._done:
+                        # Spark had not heard that it was done, and passed it over unread.
+                        measured["rows"] = None
+                    self._tell(commit, measured)
 
     def hear_ends(self) -> None:
         """Tell of ends that were not told of before."""
@@ -100,6 +108,8 @@ def read_progress(folder: Path) -> Iterator[dict[str, Any]]:
     path = folder / "progress.jsonl"
     for text in path.read_bytes().splitlines() if path.exists() else []:
         try:
-            yield msgspec.json.decode(text, type=dict[str, Any])
+            line = msgspec.json.decode(text, type=dict[str, Any])
         except msgspec.DecodeError:
             continue
+        if "step" in line:
+            yield line

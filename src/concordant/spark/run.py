@@ -21,6 +21,7 @@ from concordant.guarantees.answer import guarantees
 from concordant.model.kind import format_instant
 from concordant.model.subscription import Subscription
 from concordant.spark.aside import Stop
+from concordant.spark.checkpoint import Commit
 from concordant.spark.correlate import ask
 from concordant.spark.monitor import Monitor, Told, read_progress
 from concordant.spark.outputs import (
@@ -229,11 +230,10 @@ def _run_stream(
     report.batches = last.batch + 1 if last else 0
     report.set_count = len(stream.asked.job.sets)
     rows = {line["step"]: line["rows"] for line in read_progress(folder)}
-    if last is not None and len(rows) == last.step + 1:
+    if last is not None and len(rows) == last.step + 1 and None not in rows.values():
         report.read = sum(rows.values())
     report.counts = dict(last.counts) if last else {}
-    until = last.until_us if last else None
-    report.promises = [*_promises(str(release)), *_released(until, settings.at_end)]
+    report.promises = [*_promises(str(release)), *_released(last)]
 
 
 def _claim(pipeline: Pipeline, owner: Owner) -> None:
@@ -294,7 +294,8 @@ def _promises(release: str) -> list[str]:
     return [order, "each relation once: a micro-batch that is run again writes the same again"]
 
 
-def _released(until_us: int | None, at_end: str) -> list[str]:
-    if at_end == "release" or until_us is None or abs(until_us) >= 2**62:
+def _released(last: Commit | None) -> list[str]:
+    if last is None or last.is_end or last.until_us is None or abs(last.until_us) >= 2**62:
         return []
-    return [f"events up to {format_instant(until_us)} are released; later ones wait in the state"]
+    until = format_instant(last.until_us)
+    return [f"events up to {until} are released; later ones wait in the state"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -249,6 +250,26 @@ def test_a_removed_state_is_refused_before_anything_runs(tmp_path: Path) -> None
     (folder / "state" / "2" / "0-run.state").unlink()
     with pytest.raises(UsageError, match="bucket 2 after step 0 is missing"):
         opened(folder, "one: A")
+
+
+def test_a_half_of_another_checkpoint_is_refused_though_its_numbers_fit(tmp_path: Path) -> None:
+    for name, query in (("mine", "1"), ("other", "2")):
+        folder, spark = tmp_path / name / "concordant", tmp_path / name / "spark"
+        spark.mkdir(parents=True)
+        (spark / "metadata").write_text(f'{{"id": "{query}"}}')
+        opened(folder, "one: A")
+        written(Checkpoint(folder), Commit(0, 0, run="run"))
+        for log in ("offsets", "commits"):
+            (spark / log).mkdir()
+            (spark / log / "0").touch()
+        opened(folder, "one: A")
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    shutil.copy(other / "concordant" / "job.json", mine / "concordant" / "job.json")
+    with pytest.raises(UsageError, match=r"job\.json belongs to another one"):
+        opened(mine / "concordant", "one: A")
+    shutil.copy(mine / "spark" / "metadata", other / "spark" / "metadata")
+    with pytest.raises(UsageError, match="Spark's part of it belongs to another one"):
+        opened(other / "concordant", "one: A")
 
 
 def test_a_state_of_another_kind_or_a_damaged_one_is_refused() -> None:
