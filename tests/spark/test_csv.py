@@ -14,56 +14,8 @@ from concordant.errors import UsageError
 from concordant.spark import correlate, explain
 from concordant.spark.csv import Layout, pieces, unfit
 from concordant.spark.unchanged import looked_at
+from tests.odd_csv import CELLS, compared, drawn_cell, odd_csv
 from tests.spark.frames import collected
-
-
-def _listed(text: str) -> list[str]:
-    return text.split("|")
-
-
-CELLS = {
-    "bigint": _listed(
-        "0|-0|7|+7|007|-12|1234567|12345678|123456789|1772443800001000|999999999999999999|"
-        "1000000000000000000|9223372036854775807|9223372036854775808|-9223372036854775808|"
-        "-9223372036854775809|1.0|1.|1e3|0x10|1_000|-|+|--1| 7|7 |\u00a07|٣|12٣|𝟗|1234567a|"
-        "12345678a|12345678/|1234567:|| |null|NaN|12 34|１２|7\t|7\x01|12345678\x0b9"
-    ),
-    "double": _listed(
-        "0|-0|-0.0|1.5|162.26|-3.25|0.1|123456789012345|0.000000000000001|1234567890123456|"
-        "12345678.12345678|9007199254740993|0.30000000000000004|1e5|1E-5|1e400|-1e400|4.9e-324|"
-        "2.2250738585072014e-308|1.|.5|-.5|.|+2|1d|1f|1.5D|1.5F|0x1p3|0x.8p1|0x1p9999|0x1|NaN|"
-        "-NaN|+NaN|Inf|-Inf|+Inf|Infinity|-Infinity|+Infinity|nan|inf| 1.5|1.5 |\u00a01|1,5|"
-        "1_0|| |abc|1e|1e+|--1|٣|1.5.5|12345678.|3.14159265358979|1dd|f|1e5f|0X1P-2d|\t1.5|1.5\t|"
-        "1\x015|-0d|-.0"
-    ),
-    "boolean": _listed("true|false|True|FALSE|tRuE|1|0|yes|| true|true |t|falſe|FALſE|falsſ"),
-    "string": _listed("a|A b| ||ä|日本|null|'x'|a\\b|#x| lead|trail |éééééééééé"),
-    "int": _listed("2147483647|2147483648|-2147483648|-2147483649|5|x|+5|"),
-    "smallint": _listed("32767|32768|-32768|-32769|5|"),
-    "tinyint": _listed("127|128|-128|-129|5|"),
-}
-
-CHARACTERS = {
-    "bigint": "0123456789+-. \t\x01\x0b\x0c\x1f٣",
-    "double": "0123456789+-.eEdDfFxXpPINaninfty \t\x01\x0b\x0c",
-    "boolean": "trueTRUEfalseFALSEſ \t",
-    "string": "ab\\ '#~\t\x01\x0b\x85\u2028\ufeffäß日𝟗",
-    "int": "0123456789+-\t\x01",
-    "smallint": "0123+-\t\x01",
-    "tinyint": "0123+-\t",
-}
-"""What cells might be made of."""
-
-
-def _drawn(rng: Random, kind: str) -> str:
-    """A cell of any characters, or a known one with some of them changed."""
-    drawn = rng.choices(CHARACTERS[kind], k=rng.choice([0, 1, 2, 3, 5, 9, 17, 20]))
-    if rng.random() < 0.5:
-        drawn = list(rng.choice(CELLS[kind]))
-        for _ in range(rng.randint(0, 2)):
-            place = rng.randint(0, len(drawn))
-            drawn[place : place + rng.randint(0, 1)] = rng.choice(CHARACTERS[kind])
-    return "".join(drawn)
 
 
 def _schema(types: list[str]) -> str:
@@ -143,12 +95,23 @@ def test_cells_of_any_characters_are_what_spark_reads(
     types = list(CELLS)
     lines = []
     for _ in range(1_000):
-        cells = [_drawn(rng, kind).replace(separator, "") for kind in types]
+        cells = [drawn_cell(rng, kind).replace(separator, "") for kind in types]
         lines.append(separator.join(cells))
     path = tmp_path / "cells.csv"
     path.write_bytes(rng.choice(["\n", "\r\n"]).join(lines).encode())
     expected = _by_spark(spark, path, types, sep=separator)
     assert _comparable(_by_us(path, types, sep=separator)) == _comparable(expected)
+
+
+def test_readers_of_every_kind_and_odd_files_give_the_same(spark: Any, tmp_path: Path) -> None:
+    """A few of the cases of the campaign `spark-files`."""
+    by_workers = rows = 0
+    for seed in range(40):
+        case = odd_csv(Random(seed), tmp_path)
+        reason, count, different = compared(spark, case)
+        assert not different, (seed, case, different[:3])
+        by_workers, rows = by_workers + (not reason), rows + count
+    assert by_workers > 10 and rows > 200
 
 
 def test_reals_of_up_to_fifteen_digits_are_exact(tmp_path: Path) -> None:
@@ -181,6 +144,10 @@ def test_files_that_cannot_just_be_cut_are_left_to_spark(tmp_path: Path) -> None
         assert reason in unfit(looked_at(str(tmp_path / name)), Layout((), ()), ()), name
     (tmp_path / "empty.csv").write_bytes(b"")
     assert _by_us(tmp_path / "empty.csv", ["bigint"]) == []
+
+
+def _listed(text: str) -> list[str]:
+    return text.split("|")
 
 
 TIMES = _listed(

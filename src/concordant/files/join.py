@@ -197,22 +197,12 @@ def _check_sources(parts: Sequence[Part]) -> None:
             other = holders.setdefault(name, part)
             if other is part or (other.seq_given and part.seq_given):
                 continue
-            if other.origin.name == part.origin.name:
-                _refuse_same_input(part)
             raise UsageError(
                 f"the source '{name}' is also in {other.origin.name}, and an input has no seq: "
                 "ties in time would be decided by chance",
                 hint="add a seq column to both, or give them different sources",
                 place=part.origin.name,
             )
-
-
-def _refuse_same_input(part: Part) -> NoReturn:
-    raise UsageError(
-        "the input is given twice; every event may be there once",
-        hint="give it once",
-        place=part.origin.name,
-    )
 
 
 def _check_identities(batch: Batch, parts: Sequence[Part]) -> None:

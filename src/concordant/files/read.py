@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import gzip
 import os
+import stat
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -74,6 +75,7 @@ def read_events(
     found = list(_named(list(_inputs(inputs, topic, False))))
     if not found:
         raise UsageError("there is no input", hint=f"give {_FORMS}from topic to these")
+    _refuse_twice(found)
     parts = [_read(each, names) for each in found]
     if ordered:
         for part in parts:
@@ -115,6 +117,26 @@ def _named(inputs: list[_Input]) -> Iterator[_Input]:
             number += 1
             name = "table" if len(memory) == 1 else f"table{number}"
         yield _Input(each.value, each.topic, each.own_topic, name)
+
+
+def _refuse_twice(inputs: Sequence[_Input]) -> None:
+    """Each event is there once, so each file is given once, by whatever paths and links."""
+    first: dict[tuple[int, int], str] = {}
+    for each in inputs:
+        if not isinstance(each.value, str | os.PathLike) or not _exists(Path(each.value)):
+            continue
+        status = Path(each.value).stat()
+        if not stat.S_ISREG(status.st_mode):
+            continue
+        file = (status.st_dev, status.st_ino)
+        if file in first:
+            other = "" if first[file] == each.name else f": it is the file {first[file]}"
+            raise UsageError(
+                f"the input is given twice{other}; every event may be there once",
+                hint="give it once",
+                place=each.name,
+            )
+        first[file] = each.name
 
 
 def _read(given: _Input, names: Names) -> Part:

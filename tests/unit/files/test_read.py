@@ -339,9 +339,19 @@ def test_a_source_in_two_inputs_without_seq_is_refused_because_of_chance() -> No
     assert "seq column" in error.hint
 
 
-def test_a_file_given_twice_is_refused(tmp_path: Path) -> None:
+def test_a_file_given_twice_is_refused_by_whatever_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = lines(tmp_path / "e.jsonl", {"time": 1})
-    assert "given twice" in refusal(path, path, topic="T").message
+    assert "given twice; every" in refusal(path, path, topic="T").message
+    (tmp_path / "link.jsonl").symlink_to(path)
+    (tmp_path / "hard.jsonl").hardlink_to(path)
+    monkeypatch.chdir(tmp_path)
+    for other in ("e.jsonl", "./e.jsonl", "link.jsonl", "hard.jsonl", "Other=e.jsonl"):
+        error = refusal(path, other, topic="T")
+        assert f"given twice: it is the file {path}; every event" in error.message, other
+    one = lines(tmp_path / "one.jsonl", {"time": 1, "source": "s", "seq": 1})
+    assert "given twice" in refusal({"A": one, "B": one}).message
 
 
 def test_repeated_source_and_seq_are_refused_with_both_places() -> None:
