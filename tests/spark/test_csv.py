@@ -247,6 +247,7 @@ def test_the_reason_why_spark_reads_can_be_read(spark: Any, tmp_path: Path) -> N
         return explain(spark.read.options(**options).schema(schema).csv(str(folder)), "A then B")
 
     assert "with the option mode" in reason(mode="DROPMALFORMED")
+    assert "read by the workers" in reason(mode="PERMISSIVE", multiLine=False, quote='"')
     assert "its separator is 'x'" in reason(sep="x")
     assert "its headers are to be checked" in reason(enforceSchema=False)
     assert "Spark keeps rows that cannot be read" in reason(f"{SCHEMA}, _corrupt_record string")

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql.types import LongType, StructType
 
 from concordant.errors import UsageError
 from concordant.model.kind import Kind
@@ -287,6 +288,40 @@ def test_what_comes_between_files_and_workers_is_left_to_spark(
     _folder(tmp_path / "parted" / "day=1", form)
     parted = spark.read.format(form).schema(f"{_SCHEMA}, day int").load(str(tmp_path / "parted"))
     assert "its folders carry values" in explain(parted, QUESTION)
+    writer = frame.write.format(form).bucketBy(2, "source").mode("overwrite")
+    writer.option("path", str(tmp_path / "table")).saveAsTable("rows_in_buckets")
+    try:
+        table = spark.table("rows_in_buckets")
+        assert "it is no file as it is, but computed" in explain(table, QUESTION)
+        assert collected(correlate(table, QUESTION)) == expected
+    finally:
+        spark.sql("drop table rows_in_buckets")
+
+
+def test_columns_that_spark_reads_in_ways_of_their_own_are_left_to_it(
+    spark: Any, tmp_path: Path
+) -> None:
+    """A value for cells that are missing, and columns by their numbers in a file."""
+    (tmp_path / "rows.csv").write_text("A,x,1,1\nB,x,2,2,7\nB,x,3,3,8")
+    rows = _rows(0, 4, k=[1, 1, 2, 2], j=[3, 4, 4, 3])
+    numbered = [
+        one.with_metadata({"PARQUET:field_id": f"{n}"}) for n, one in enumerate(rows.schema)
+    ]
+    pq.write_table(rows.cast(pa.schema(numbered)), tmp_path / "rows.parquet")
+    ways = {"csv": {"EXISTS_DEFAULT": "7"}, "parquet": {"parquet.field.id": 5}}
+    spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
+    try:
+        for form, way in ways.items():
+            schema = StructType.fromDDL(_SCHEMA).add("k", LongType(), metadata=way)
+            frame = spark.read.schema(schema).format(form).load(str(tmp_path / f"rows.{form}"))
+            assert "Spark reads the column k in a way of its own" in explain(frame, KEYED)
+            found = correlate(frame, KEYED, select=["key", "A.id"]).collect()
+            assert [row["A"]["id"] for row in found] == ["x:1" if form == "csv" else "x:0"]
+    finally:
+        spark.conf.unset("spark.sql.parquet.fieldId.read.enabled")
+
+
+KEYED = "A then B partition by k"
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])

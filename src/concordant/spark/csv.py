@@ -327,10 +327,24 @@ def _hexadecimal(text: str) -> float:
         return -np.inf if text.startswith("-") else np.inf
 
 
+_KNOWN = ("header", "inferschema", "sep", "delimiter", "enforceschema")
+_USUAL = {
+    "mode": "permissive",
+    "multiline": "false",
+    "quote": '"',
+    "escape": "\\",
+    "encoding": "utf-8",
+    "ignoreleadingwhitespace": "false",
+    "ignoretrailingwhitespace": "false",
+}
+"""Options that change nothing where they have these values."""
+
+
 def cut_by(options: Mapping[str, str]) -> tuple[str, bool] | str:
     """The separator and whether files have headers, by options of Spark's reader; or why not."""
-    if strange := options.keys() - {"header", "inferschema", "sep", "delimiter", "enforceschema"}:
-        return f"it is read with the option {min(strange)}"
+    for name, value in sorted(options.items()):
+        if name not in _KNOWN and value.lower() != _USUAL.get(name):
+            return f"it is read with the option {name}"
     separator = options.get("sep", options.get("delimiter", ","))
     if separator not in SEPARATORS:
         return f"its separator is {separator!r}"

@@ -79,6 +79,9 @@ _ZONE = "spark.sql.session.timeZone"
 _UTC = ("UTC", "Etc/UTC", "GMT", "Z")
 """Zones in which a time without one is what it looks like."""
 
+_WAYS = frozenset({"EXISTS_DEFAULT", "parquet.field.id"})
+"""What Spark may be told of a column: a value for missing cells, and which column of a file it is."""
+
 _REBASE = "spark.sql.parquet.datetimeRebaseModeInRead"
 _REBASED = frozenset({"date", "timestamp", "timestamp_ntz"})
 """Types of days that Spark may read by another calendar, where it is told to or the file is old."""
@@ -223,6 +226,8 @@ def _files(given: Input, job: Job) -> tuple[Files, int] | str:
         kind = field.type.simpleString()
         if types.get(field.path[0], kind) not in known:
             return f"the column {field.path[0]} has the type {kind}"
+        if _WAYS & given.frame.schema[field.path[0]].metadata.keys():
+            return f"Spark reads the column {field.path[0]} in a way of its own"
     if layout is None and (why := _speaks_against_parquet(given, files, found)):
         return why
     return _looked_at(given, files, found)
