@@ -80,7 +80,7 @@ _UTC = ("UTC", "Etc/UTC", "GMT", "Z")
 """Zones in which a time without one is what it looks like."""
 
 _WAYS = frozenset({"EXISTS_DEFAULT", "parquet.field.id"})
-"""What Spark may be told of a column: a value for missing cells, and which column of a file it is."""
+"""What Spark may be told of a column: a value for missing cells, and its number in the files."""
 
 _REBASE = "spark.sql.parquet.datetimeRebaseModeInRead"
 _REBASED = frozenset({"date", "timestamp", "timestamp_ntz"})
