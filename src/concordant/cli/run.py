@@ -27,7 +27,7 @@ def run(
         Path, typer.Argument(metavar="PIPELINE", show_default=False, help="A pipeline file (TOML).")
     ],
     check: Annotated[
-        bool, typer.Option("--check", help="Check the file and stop; Spark does not start.")
+        bool, typer.Option("--check", help="Check the file, say what it would do, and stop.")
     ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Show what Spark prints, too.")
@@ -48,14 +48,36 @@ def run(
         from concordant.spark.pipeline import read_pipeline
     found = read_pipeline(pipeline)
     if check:
-        if not json:
-            terminal.print_text(f"{pipeline}: ok")
+        if json:
+            terminal.print_json(found.summary)
+        else:
+            _print_summary(pipeline, found.summary)
         return
     report = aside(lambda stop: _run(found, stop, verbose, json))
     if json:
         terminal.print_json(_plain(report))
     else:
         _print(report)
+
+
+def _print_summary(path: Path, summary: dict[str, Any]) -> None:
+    terminal.print_text(f"{path}: ok")
+    for name, value in summary.items():
+        if isinstance(value, list) and isinstance(value[0], dict):
+            for number, one in enumerate(value, 1):
+                terminal.print_text(f"{name[:-1]} {number}: {_settings(one)}")
+        else:
+            listed = ", ".join(value) if isinstance(value, list) else value
+            terminal.print_text(
+                f"{name}: {_settings(value) if isinstance(value, dict) else listed}"
+            )
+
+
+def _settings(table: dict[str, Any]) -> str:
+    """`kind` alone, the others with their names."""
+    return ", ".join(
+        str(value) if key == "kind" else f"{key} {value}" for key, value in table.items()
+    )
 
 
 def _run(pipeline: Pipeline, stop: Stop, verbose: bool, json: bool) -> Report:

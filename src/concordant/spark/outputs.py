@@ -20,7 +20,7 @@ from concordant.files.atomic import atomic_output
 
 OWNER = "_concordant.json"
 
-_RESULTS = re.compile(r"batch=\d+|\d+\.jsonl|_SUCCESS|\._SUCCESS\.crc|\..*\.jsonl")
+_RESULTS = re.compile(r"batch=\d+|\d+\.jsonl|\.[0-9a-f]+\.(?:\d+\.jsonl|_concordant\.json)")
 """Names of what sinks write, also of what a crash left unfinished."""
 
 
@@ -81,7 +81,7 @@ def claim(folder: Path, owner: Owner, *, overwrite: bool) -> None:
             hint="give results a folder of their own",
             place=str(folder),
         )
-    if names - {OWNER} and not overwrite:
+    if not overwrite and any(not name.startswith(".") for name in names - {OWNER}):
         whose = str(before) if before else "a pipeline that left no name"
         raise UsageError(
             f"the folder holds results of {whose}, and this is {owner}",

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -19,9 +20,10 @@ from concordant.errors import UsageError
 from concordant.files.subscriptions import read_subscriptions
 from concordant.model.subscription import Subscription
 from concordant.spark.release import Release, duration_us, release_of
+from concordant.spark.slips import refuse_slips
 
 
-class Source(msgspec.Struct, forbid_unknown_fields=True):
+class Source(msgspec.Struct):
     """Where events come from."""
 
     kind: Literal["parquet", "jsonl", "csv", "kafka", "generator"]
@@ -50,15 +52,15 @@ class Source(msgspec.Struct, forbid_unknown_fields=True):
     seed: int = 1
 
 
-class Spark(msgspec.Struct, forbid_unknown_fields=True):
+class Spark(msgspec.Struct):
     """Where it runs."""
 
     master: str = "local[*]"
-    options: dict[str, str] = {}
+    options: dict[str, str | int | float | bool] = {}
     jars: list[str] = []
 
 
-class Question(msgspec.Struct, forbid_unknown_fields=True):
+class Question(msgspec.Struct):
     """What is asked."""
 
     subscriptions: str
@@ -67,7 +69,7 @@ class Question(msgspec.Struct, forbid_unknown_fields=True):
     attributes: list[str] | Literal["*"] | None = None
 
 
-class Streaming(msgspec.Struct, forbid_unknown_fields=True):
+class Streaming(msgspec.Struct):
     """How a stream runs; without this table the sources are read once, as tables."""
 
     checkpoint: str
@@ -84,7 +86,7 @@ class Streaming(msgspec.Struct, forbid_unknown_fields=True):
     """Parts that the state is kept in, and the most tasks there can be; chosen by the cores."""
 
 
-class Sink(msgspec.Struct, forbid_unknown_fields=True):
+class Sink(msgspec.Struct):
     """Where relations go."""
 
     kind: Literal["parquet", "jsonl", "table", "kafka"]
@@ -96,7 +98,7 @@ class Sink(msgspec.Struct, forbid_unknown_fields=True):
     kafka_topic: str = ""
 
 
-class Bad(msgspec.Struct, forbid_unknown_fields=True):
+class Bad(msgspec.Struct):
     """What becomes of rows that cannot be events, and of late ones."""
 
     rows: Literal["fail", "skip"] = "fail"
@@ -120,8 +122,8 @@ class Output(NamedTuple):
         return "://" not in self.path
 
 
-class Pipeline(msgspec.Struct, forbid_unknown_fields=True):
-    """The whole file."""
+class _File(msgspec.Struct):
+    """The tables of a file."""
 
     question: Question
     source: list[Source]
@@ -130,6 +132,11 @@ class Pipeline(msgspec.Struct, forbid_unknown_fields=True):
     spark: Spark = msgspec.field(default_factory=Spark)
     stream: Streaming | None = None
     bad: Bad = msgspec.field(default_factory=Bad)
+
+
+class Pipeline(_File):
+    """A file that was read."""
+
     folder: str = ""
     """Where relative paths begin: the folder of the file, set by the reader."""
 
@@ -149,11 +156,39 @@ class Pipeline(msgspec.Struct, forbid_unknown_fields=True):
             found.append(Output(self.at(self.bad.path), "json", self.bad.overwrite))
         return found
 
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What will be done, for people and programs: settings that differ from the usual ones."""
+        found: dict[str, Any] = {
+            "name": self.name,
+            "master": self.spark.master,
+            "subscriptions": [one.name for one in questions_of(self)],
+        }
+        for table in ("source", "sink"):
+            found[f"{table}s"] = [self._told(one) for one in getattr(self, table)]
+        if self.stream is not None:
+            found["stream"] = {**self._told(self.stream), "release": self.stream.release}
+        if self.bad.path or self.bad.rows == "skip" or self.bad.unique:
+            found["bad"] = self._told(self.bad)
+        return found
+
+    def _told(self, table: msgspec.Struct) -> dict[str, Any]:
+        told = {
+            field.name: value
+            for field in msgspec.structs.fields(table)
+            if (value := getattr(table, field.name)) not in (field.default, [], {})
+        }
+        return {k: self.at(v) if k in ("path", "checkpoint") else v for k, v in told.items()}
+
     def session_options(self) -> dict[str, str]:
         """The options of Spark's session, jars among them."""
-        if not self.spark.jars:
-            return self.spark.options
-        return {**self.spark.options, "spark.jars": ",".join(map(self.at, self.spark.jars))}
+        found = {
+            key: str(value).lower() if isinstance(value, bool) else str(value)
+            for key, value in self.spark.options.items()
+        }
+        if self.spark.jars:
+            found["spark.jars"] = ",".join(map(self.at, self.spark.jars))
+        return found
 
 
 def read_pipeline(path: Path) -> Pipeline:
@@ -168,19 +203,14 @@ def read_pipeline(path: Path) -> Pipeline:
         raise UsageError(
             f"it is no TOML: {error}", hint="see docs/reference/pipeline.md", place=str(path)
         ) from None
-    raw.pop("folder", None)
     try:
-        pipeline = msgspec.convert(raw, Pipeline)
-    except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at ")
-        raise UsageError(
-            f"{_place(where)}{message.replace('Object', 'it')}",
-            hint="docs/reference/pipeline.md lists every table and key",
-            place=str(path),
-        ) from None
-    pipeline.folder = str(path.resolve().parent)
-    pipeline.name = pipeline.name or path.stem
-    _check(pipeline, str(path))
+        refuse_slips(raw, _File)
+        pipeline = Pipeline(**msgspec.structs.asdict(msgspec.convert(raw, _File)))
+        pipeline.folder = str(path.resolve().parent)
+        pipeline.name = pipeline.name or path.stem
+        _check(pipeline, raw)
+    except UsageError as error:
+        raise error if error.place else error.located(str(path)) from None
     return pipeline
 
 
@@ -202,85 +232,168 @@ def trigger_of(stream: Streaming) -> dict[str, Any]:
     """The trigger as Spark wants it."""
     if stream.trigger == "available-now":
         return {"availableNow": True}
-    found = re.fullmatch(r"(\d+)\s*(ms|s|min)", stream.trigger.strip())
-    if found is None:
+    found = re.fullmatch(r"(\d+)\s*(ms|s|min|h)", stream.trigger.strip())
+    if found is None or not int(found[1]):
         raise UsageError(
-            f"stream.trigger {stream.trigger!r} is unknown",
+            f"{stream.trigger!r} is no trigger",
             hint="'available-now' (all there is, then stop), or an interval such as '10 s'",
         )
-    unit = {"ms": "milliseconds", "s": "seconds", "min": "minutes"}[found[2]]
+    unit = {"ms": "milliseconds", "s": "seconds", "min": "minutes", "h": "hours"}[found[2]]
     return {"processingTime": f"{found[1]} {unit}"}
 
 
-def _place(where: str) -> str:
-    """`$.source[0].path` as `source 1, path: `."""
-    inner = where.strip("`").removeprefix("$").removeprefix(".")
-    shown = re.sub(r"\[(\d+)\]", lambda found: f" {int(found[1]) + 1}", inner).replace(".", ", ")
-    return f"{shown}: " if shown else ""
+_OF_FILES = ("path", "fields", "files_per_batch")
+_OF_EVENTS = ("kind", "topic", "time", "source", "seq", "id", "topic_column")
+_SOURCE_KEYS = {
+    "parquet": (*_OF_EVENTS, *_OF_FILES),
+    "jsonl": (*_OF_EVENTS, *_OF_FILES),
+    "csv": (*_OF_EVENTS, *_OF_FILES, "separator", "header", "multiline"),
+    "kafka": (*_OF_EVENTS, "fields", "servers", "kafka_topic", "rows_per_batch"),
+    "generator": (*_OF_EVENTS, "path", "files_per_batch", "events", "seed"),
+}
+_SINK_KEYS = {
+    "parquet": ("kind", "path", "overwrite"),
+    "jsonl": ("kind", "path", "overwrite"),
+    "table": ("kind", "rows"),
+    "kafka": ("kind", "servers", "kafka_topic"),
+}
+_EXAMPLES = {
+    "path": 'path = "events/"',
+    "servers": 'servers = "host:9092"',
+    "kafka_topic": 'kafka_topic = "orders"',
+    "fields": 'fields = "order_id bigint, at timestamp"',
+}
+_NUMBERS = {
+    "files_per_batch": (1, 1_000_000),
+    "rows_per_batch": (1, 10**12),
+    "events": (1, 10**9),
+    "seed": (0, 2**63 - 1),
+    "rows": (1, 10_000),
+    "buckets": (1, 4096),
+    "batches_max": (1, 10**9),
+}
 
 
-def _check(pipeline: Pipeline, place: str) -> None:
-    def refuse(message: str, hint: str) -> None:
-        raise UsageError(message, hint=hint, place=place)
-
+def _check(pipeline: Pipeline, raw: Mapping[str, Any]) -> None:
     if not pipeline.source or not pipeline.sink:
-        refuse("a pipeline has at least one source and one sink", "add [[source]] or [[sink]]")
-    streaming = pipeline.stream is not None
-    if sum(one.topic is None for one in pipeline.source) > 1:
-        refuse(
-            "more than one source has no topic of its own",
-            "give all sources but one a topic, or put their files into one folder",
+        raise UsageError(
+            "a pipeline has at least one source and one sink", hint="add [[source]] or [[sink]]"
         )
-    for number, one in enumerate(pipeline.source, 1):
-        where = f"source {number}"
-        if one.kind in ("parquet", "jsonl", "csv") and not one.path:
-            refuse(f"{where}: a {one.kind} source needs a path", 'path = "events/"')
-        if one.kind == "kafka" and not (one.servers and one.kafka_topic and one.fields):
-            refuse(
-                f"{where}: a kafka source needs servers, kafka_topic and fields",
-                'fields = "order_id bigint, at timestamp" (the JSON of the messages)',
-            )
-        if one.kind == "kafka" and not pipeline.spark.jars and not _has_packages(pipeline):
-            refuse(
-                f"{where}: Spark's Kafka connector is not part of PySpark",
-                'give its jars: [spark] jars = ["spark-sql-kafka-0-10_2.13-….jar", …]',
-            )
-        if streaming and one.kind in ("jsonl", "csv") and not one.fields:
-            refuse(
-                f"{where}: a stream of {one.kind} files needs its columns beforehand",
-                'fields = "topic string, time timestamp, source string, seq bigint"',
-            )
-        if min(one.files_per_batch, one.rows_per_batch, one.events) < 1 or one.seed < 0:
-            refuse(f"{where}: counts are at least 1, and a seed is not negative", "correct it")
-    for number, sink in enumerate(pipeline.sink, 1):
-        if sink.kind in ("parquet", "jsonl") and not sink.path:
-            refuse(f"sink {number}: a {sink.kind} sink needs a path", 'path = "out/relations"')
-        if sink.kind == "kafka" and not (sink.servers and sink.kafka_topic):
-            refuse(f"sink {number}: a kafka sink needs servers and kafka_topic", "add them")
-    _refuse_shared(pipeline, refuse)
+    if sum(one.topic is None for one in pipeline.source) > 1:
+        raise UsageError(
+            "more than one source has no topic of its own",
+            hint="give all sources but one a topic, or put their files into one folder",
+        )
+    for number, (source, said) in enumerate(zip(pipeline.source, raw["source"], strict=True), 1):
+        _check_kind(f"source {number}", source.kind, said, _SOURCE_KEYS)
+        _check_source(f"source {number}", source, pipeline)
+    for number, (sink, said) in enumerate(zip(pipeline.sink, raw["sink"], strict=True), 1):
+        _check_kind(f"sink {number}", sink.kind, said, _SINK_KEYS)
+        needed = [one for one in ("path", "servers", "kafka_topic") if one in _SINK_KEYS[sink.kind]]
+        _check_given(f"sink {number}", sink, needed)
+    _refuse_shared(pipeline)
     if pipeline.bad.unique is not None:
-        duration_us(pipeline.bad.unique, "unique")
+        with _in("bad, unique"):
+            duration_us(pipeline.bad.unique, "unique")
     if pipeline.stream is not None:
-        release_of_stream(pipeline.stream)
-        trigger_of(pipeline.stream)
-        buckets = pipeline.stream.buckets
-        if buckets is not None and not 1 <= buckets <= 4096:
-            refuse("stream, buckets: from 1 to 4096", "leave it out: four for each core")
-        if pipeline.spark.master.startswith("sc://"):
-            refuse(
-                "stream: a pipeline that streams does not run through Spark Connect, whose server "
-                "has no part in the checkpoint",
-                "run it where its driver is (spark://…), or leave out [stream] and read a table",
-            )
-        if pipeline.stream.adapter == "store" and pipeline.stream.at_end == "release":
-            refuse(
-                "stream: at_end = 'release' needs the state in files",
-                "leave adapter out, or at_end",
-            )
-    questions_of(pipeline)
+        _check_stream(pipeline.stream, pipeline.spark.master, raw["stream"])
+    with _in("question, subscriptions"):
+        questions_of(pipeline)
 
 
-def _refuse_shared(pipeline: Pipeline, refuse: Callable[[str, str], None]) -> None:
+@contextmanager
+def _in(table: str) -> Iterator[None]:
+    """What is wrong here is told with its table."""
+    try:
+        yield
+    except UsageError as error:
+        if error.place.endswith(".sub"):
+            raise
+        where = f"{table}, {error.place}" if error.place else table
+        raise UsageError(f"{where}: {error.message}", hint=error.hint) from None
+
+
+def _check_kind(
+    place: str, kind: str, said: Mapping[str, Any], known: Mapping[str, Sequence[str]]
+) -> None:
+    """What a kind has no use for is refused, and numbers have bounds."""
+    for key in said:
+        if key not in known[kind]:
+            others = [one for one, keys in known.items() if key in keys]
+            raise UsageError(
+                f"{place}: '{key}' means nothing to the kind {kind}, but to {', '.join(others)}",
+                hint=f"remove it; of {kind} there are {', '.join(known[kind])}",
+            )
+    _check_numbers(place, said)
+
+
+def _check_numbers(place: str, said: Mapping[str, Any]) -> None:
+    for key, value in said.items():
+        if key in _NUMBERS and type(value) is int:
+            low, high = _NUMBERS[key]
+            if not low <= value <= high:
+                raise UsageError(
+                    f"{place}, {key}: it is from {low:,} to {high:,}, and not {value:,}",
+                    hint=f"{key} = {min(max(value, low), high)}",
+                )
+
+
+def _check_given(place: str, table: Source | Sink, keys: Iterable[str]) -> None:
+    for key in keys:
+        if not getattr(table, key):
+            raise UsageError(f"{place}: the kind {table.kind} needs '{key}'", hint=_EXAMPLES[key])
+
+
+def _check_source(place: str, source: Source, pipeline: Pipeline) -> None:
+    if source.kind in ("parquet", "jsonl", "csv"):
+        _check_given(place, source, ["path"])
+    if source.kind == "kafka":
+        _check_given(place, source, ["servers", "kafka_topic", "fields"])
+        if not pipeline.spark.jars and not _has_packages(pipeline):
+            raise UsageError(
+                f"{place}: Spark's Kafka connector is not part of PySpark",
+                hint='give its jars: [spark] jars = ["spark-sql-kafka-0-10_2.13-….jar", …]',
+            )
+    if pipeline.stream is not None and source.kind in ("jsonl", "csv") and not source.fields:
+        raise UsageError(
+            f"{place}: a stream of {source.kind} files needs its columns beforehand",
+            hint='fields = "topic string, time timestamp, source string, seq bigint"',
+        )
+    if not source.header and not source.fields:
+        raise UsageError(
+            f"{place}: CSV files without a header need the names of their columns",
+            hint='fields = "topic string, time timestamp, source string, seq bigint"',
+        )
+    if len(source.separator) != 1 or source.separator in '"\n\r\\':
+        raise UsageError(
+            f"{place}, separator: it is one character, no quote, backslash or line break, and not "
+            f"{source.separator!r}",
+            hint='separator = ";"',
+        )
+
+
+def _check_stream(stream: Streaming, master: str, said: Mapping[str, Any]) -> None:
+    _check_numbers("stream", said)
+    if not stream.checkpoint:
+        raise UsageError("stream, checkpoint: it is a folder", hint='checkpoint = "out/checkpoint"')
+    with _in("stream, release"):
+        release_of_stream(stream)
+    with _in("stream, trigger"):
+        trigger_of(stream)
+    if master.startswith("sc://"):
+        raise UsageError(
+            "stream: a pipeline that streams does not run through Spark Connect, whose server "
+            "has no part in the checkpoint",
+            hint="run it where its driver is (spark://…), or leave out [stream] and read a table",
+        )
+    if stream.adapter == "store" and stream.at_end == "release":
+        raise UsageError(
+            "stream: at_end = 'release' needs the state in files",
+            hint="leave adapter out, or at_end",
+        )
+
+
+def _refuse_shared(pipeline: Pipeline) -> None:
     """Nothing is written where something else lies."""
     taken = [
         (f"sink {number}", pipeline.at(one.path))
@@ -300,9 +413,9 @@ def _refuse_shared(pipeline: Pipeline, refuse: Callable[[str, str], None]) -> No
     for place, (what, path) in enumerate(taken[:written]):
         for other, there in taken[place + 1 :]:
             if f"{path}/".startswith(f"{there}/") or f"{there}/".startswith(f"{path}/"):
-                refuse(
+                raise UsageError(
                     f"{what} and {other} lie in one folder, {min(path, there, key=len)}",
-                    "give each a folder of its own, none within another",
+                    hint="give each a folder of its own, none within another",
                 )
 
 

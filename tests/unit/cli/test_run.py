@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,25 @@ PIPELINES = [
 @pytest.mark.parametrize("path", sorted(PIPELINES), ids=str)
 def test_the_examples_are_good_pipelines(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(path), "--check"]) == 0
-    assert capfd.readouterr().out.strip().endswith("ok")
+    assert capfd.readouterr().out.startswith(f"{path}: ok\n")
+
+
+def test_a_check_says_what_would_be_done(capfd: pytest.CaptureFixture[str]) -> None:
+    path = ROOT / "examples" / "pipelines" / "folder.toml"
+    assert main(["run", str(path), "--check"]) == 0
+    told = capfd.readouterr().out.splitlines()
+    assert told[1:4] == ["name: folder", "master: local[*]", "subscriptions: rising"]
+    assert told[4].startswith(f"source 1: jsonl, path {ROOT}/examples/folder, fields topic string")
+    assert told[5:7] == [f"sink 1: jsonl, path {ROOT}/out/folder/relations", "sink 2: table"]
+    assert "release frontier" in told[7] and f"checkpoint {ROOT}/out/folder/checkpoint" in told[7]
+    assert main(["run", str(path), "--check", "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found["subscriptions"] == ["rising"]
+    assert found["sinks"] == [
+        {"kind": "jsonl", "path": f"{ROOT}/out/folder/relations"},
+        {"kind": "table"},
+    ]
+    assert found["stream"]["sources"] == ["quotes", "filings"]
 
 
 def test_a_wrong_key_is_told_with_file_and_table(

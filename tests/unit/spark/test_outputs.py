@@ -45,6 +45,13 @@ def test_what_another_left_goes_only_when_that_is_said_and_only_once(tmp_path: P
     assert names(tmp_path) == {OWNER, "batch=0"}
 
 
+def test_what_a_crash_left_unfinished_is_in_nobody_s_way(tmp_path: Path) -> None:
+    for name in (f".0123456789ab.{OWNER}", ".0123456789ab.00000000000000000001.jsonl"):
+        (tmp_path / name).write_text("{")
+    claim(tmp_path, MINE, overwrite=False)
+    assert names(tmp_path) == {OWNER}
+
+
 def test_results_without_a_name_are_somebody_s(tmp_path: Path) -> None:
     (tmp_path / "batch=0").mkdir()
     with pytest.raises(UsageError, match="left no name"):
