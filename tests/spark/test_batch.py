@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from concordant.errors import UsageError
 from concordant.model.subscription import Policy
 from concordant.spark import batch, correlate, in_order
-from concordant.spark.correlate import ask
+from concordant.spark.asked import ask
 from concordant.spark.session import explained
 from tests.buckets import kernel_summaries, ordered
 from tests.campaign.compare import case_of

@@ -130,6 +130,41 @@ def test_a_column_that_is_not_there_is_told_with_the_one_that_was_meant(
     assert hint in told.value.hint
 
 
+@pytest.mark.parametrize("topic", ["key", "id", "at", "tie", "Position", "EVENTS", "what"])
+def test_a_slot_with_the_name_of_another_column_leaves_the_events_in_an_array(
+    spark: Any, topic: str
+) -> None:
+    frame = events(spark, "v int", (1,), (2,)).drop("topic")
+    found = correlate(frame, f"{topic}.v > 1", topic=topic)
+    if topic == "EVENTS":
+        assert found.first().EVENTS.v == 2
+        return
+    assert [one.v for one in found.first().events] == [2]
+    chosen = correlate(frame, f"{topic}.v > 1", topic=topic, select=["events.seq"])
+    assert chosen.first().asDict(recursive=True) == {"events": [{"seq": 2}]}
+
+
+@pytest.mark.parametrize("question", ["A then a", "A[1] then A[2] or A_1"])
+def test_slots_that_spark_cannot_tell_apart_leave_the_events_in_an_array(
+    spark: Any, question: str
+) -> None:
+    frame = spark.createDataFrame(
+        [(topic, "s", n, n) for n, topic in enumerate(["A", "a", "A", "A_1"])], BASE
+    )
+    found = correlate(frame, question)
+    assert found.columns[-1] == "events"
+    assert found.first().events[0].id == "s:0"
+
+
+def test_attributes_that_an_event_cannot_be_shown_with_are_refused(spark: Any) -> None:
+    frame = events(spark, "v int", (1,), (2,)).selectExpr("seq", "time", "v Topic")
+    with pytest.raises(UsageError, match="cannot be shown with 'topic' and 'Topic'") as told:
+        correlate(frame, "A.Topic > 1", topic="A")
+    assert "attributes=" in told.value.hint
+    found = correlate(frame, "A.Topic > 1", topic="A", attributes=[])
+    assert found.first().A.id == "table:2"
+
+
 TEXTS = """2024-01-01|2024-01-01T00:00:00,5Z|2024-W01-1|2024W011T10|20240101|20240101T101112Z
 2024-01-01T10:00+0530|2024-01-01T10:00:00+05|2024-01-01T24:00:00Z|10000-01-01T00:00:00Z|+10000-01-01
  2024-01-01T10:00:00Z|2024-01-01T10:00:00Z |2024-01-01 10|2024-01-01T10:00:00.1234567Z

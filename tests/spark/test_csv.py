@@ -226,7 +226,7 @@ def test_relations_are_the_same_whoever_reads(spark: Any, tmp_path: Path, header
 
 
 def test_rows_that_cannot_be_events_are_told_alike(spark: Any, tmp_path: Path) -> None:
-    from concordant.spark.correlate import ask
+    from concordant.spark.asked import ask
 
     lines = ["A,x,1,1", "B,x,2,2", ",x,3,3", "A,,5,5", "A,x,no,7", "A,x,8,never", "A,x", "Z,y,9,9"]
     (tmp_path / "rows.csv").write_text("\n".join(lines))

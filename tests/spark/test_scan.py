@@ -18,7 +18,8 @@ from concordant.errors import UsageError
 from concordant.model.kind import Kind
 from concordant.model.subscription import Policy
 from concordant.spark import correlate, explain
-from concordant.spark.correlate import ask, by_slot, relations
+from concordant.spark.asked import ask
+from concordant.spark.correlate import by_slot, relations
 from concordant.spark.session import explained
 from tests.buckets import kernel_summaries, ordered
 from tests.campaign.compare import case_of

@@ -82,3 +82,25 @@ def test_a_column_that_is_not_there_is_refused_with_those_that_are(spark: Any) -
         with pytest.raises(UsageError, match=f"select has '{chosen}'") as raised:
             correlate(events, "A then B", select=["key", chosen])
         assert raised.value.hint.startswith(hint)
+
+
+def test_fields_whose_names_have_dots_are_chosen_by_all_their_names_or_as_pairs(spark: Any) -> None:
+    rows = [("A", "s", 1, 1, (7,)), ("A.b", "s", 2, 2, (8,))]
+    frame = spark.createDataFrame(rows, f"{SCHEMA.partition(', k')[0]}, b struct<id: int>")
+    question = "A.b.id = 7 and `A.b`.b.id = 8"
+    assert _row(correlate(frame, question, select=["key", "A.b.b.id"])) == {
+        "key": [],
+        "A.b": {"b.id": 8},
+    }
+    with pytest.raises(UsageError, match=r"'A\.b\.id', which may mean 2") as raised:
+        correlate(frame, question, select="A.b.id")
+    assert raised.value.hint == "say which as a pair: ('A', 'b.id') or ('A.b', 'id')"
+    assert _row(correlate(frame, question, select=[("A", "b.id")])) == {"A": {"b.id": 7}}
+    assert _row(correlate(frame, question, select=[("A.b", "id")])) == {"A.b": {"id": "s:2"}}
+    with pytest.raises(UsageError, match=r"select has 'A\.c'"):
+        correlate(frame, question, select=[("A", "c")])
+
+
+def _row(found: Any) -> dict[str, Any]:
+    (row,) = found.collect()
+    return dict(row.asDict(recursive=True))

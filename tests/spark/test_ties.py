@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from concordant.spark import correlate, in_order
-from concordant.spark.correlate import ask
+from concordant.spark.asked import ask
 from tests.ties import QUESTION, Row, expected, got, tried
 
 SCHEMA = pa.schema(

@@ -28,7 +28,7 @@ from concordant.files.write import array_of
 from concordant.model.event import Event, OrderKey
 from concordant.model.relation import Relation
 from concordant.model.subscription import Subscription
-from concordant.spark.correlate import ask
+from concordant.spark.asked import ask
 from concordant.spark.job import make_job
 from concordant.spark.numbered import answers_of, task_count
 from concordant.spark.relations import key_and_ordinal
@@ -59,11 +59,11 @@ def _answers(
 ) -> Iterator[DataFrame]:
     """Relations and counts as a DataFrame, until the events are let go of."""
     good, derived = checked_question(subscriptions, batch.topics, question=question)
-    job = make_job(good, batch.topics, derived)
+    job = make_job(good, batch.topics, derived, attributes=())
     count = task_count(session, job)
     if isinstance(count, str):  # the tasks do not see what this process sees
         frames = {name: session.createDataFrame(_table(batch, name)) for name in batch.topics}
-        yield ask(frames, subscriptions, question=question).answers("jvm")
+        yield ask(frames, subscriptions, attributes=(), question=question).answers("jvm")
         return
     with TemporaryDirectory(prefix="concordant-") as name:
         folder = Path(name)

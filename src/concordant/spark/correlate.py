@@ -1,164 +1,90 @@
 """The door for Spark: DataFrames and subscriptions in, a DataFrame of relations out.
 
-It joins the layers (schema, check, job, rows, step) and adds nothing to their meaning. A static
-DataFrame gives a static one; nothing runs before somebody asks for rows. What the schemas show to
-be wrong is refused here, in the words of `concordant.local`.
+It joins what is asked with who answers it, and adds nothing to their meaning. A static DataFrame
+gives a static one, a stream a stream; nothing runs before somebody asks for rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+import operator
+from typing import Unpack
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from concordant.errors import UsageError
-from concordant.files.part import Names
-from concordant.files.subscriptions import Question, checked_question, read_subscriptions
-from concordant.model.emission import emitters
-from concordant.spark import batch, state_store
-from concordant.spark.job import Job, SlotColumn, make_job, read_by
-from concordant.spark.normalise import travelling
-from concordant.spark.release import Release, duration_us, release_of
-from concordant.spark.scan import Scan, scan_of
-from concordant.spark.scan import answers_of as scanned
-from concordant.spark.schema import Input, read_schema, topics_of
+from concordant.files.subscriptions import Question
+from concordant.spark import state_store
+from concordant.spark.asked import Events, Options, called
+from concordant.spark.job import Job, SlotColumn
+from concordant.spark.scan import Scan
+from concordant.spark.step import OVER_BUDGET
 
-Events = DataFrame | Mapping[str, DataFrame] | Sequence[Input]
-"""One DataFrame, one per topic, or inputs whose schemas were read already."""
-
-SCANS = ("auto", "jvm", "worker")
-"""Who reads tables: whoever is quicker, Spark, or the workers that match."""
+COUNTS = ("events", "bad", "late", "repeated", "capped")
+"""What a stream's buckets count and Spark observes: events matched, rows set aside, and what the
+bounds on queues cut off."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A question over DataFrames, checked and ready to run."""
-
-    job: Job
-    inputs: tuple[Input, ...]
-    progress: str | None = None
-
-    def relations_only(self, select: Sequence[str] = ()) -> Asked:
-        """The same question, answered with nothing but relations: by slot where that can be."""
-        return replace(self, job=self.job.relations_only(select))
-
-    def rows(self) -> DataFrame:
-        """The rows that travel."""
-        return travelling(self.inputs, self.job, progress=self.progress)
-
-    def answers(self, scan: str = "auto") -> DataFrame:
-        """Everything that the job answers to tables, read by Spark or by its workers."""
-        found = self.reader(scan)
-        if isinstance(found, Scan):
-            return scanned(found, self.job)
-        return batch.answers_of(self.rows(), self.job)
-
-    def reader(self, scan: str) -> Scan | str:
-        """How the workers read tables themselves, or why Spark does."""
-        if scan not in SCANS:
-            raise UsageError(f"scan={scan!r} is unknown", hint=f"one of {', '.join(SCANS)}")
-        if scan == "jvm":
-            return "that is what was asked for"
-        found = scan_of(self.inputs, self.job)
-        if scan == "worker" and isinstance(found, str):
-            raise UsageError(
-                f"the workers cannot read the events themselves: {found}",
-                hint="leave scan out, and Spark reads them",
-            )
-        return found
-
-
-def correlate(
-    events: Events,
-    subscriptions: Question,
-    *,
-    match: str | None = None,
-    consume: str | None = None,
-    attributes: Sequence[str] | str | None = None,
-    bad: str = "fail",
-    unique: str | None = None,
-    topic: str | None = None,
-    release: str | Release | None = None,
-    bucket_count: int = 16,
-    scan: str = "auto",
-    select: Sequence[str] = (),
-    **columns: Any,
-) -> DataFrame:
+def correlate(events: Events, subscriptions: Question, **options: Unpack[Options]) -> DataFrame:
     """The relations that events form, one row each.
 
     `events` is a DataFrame with a column `topic` (or of the one topic given by name), or a mapping
-    from topic to DataFrame. `columns` name the columns to use: `time="ts"`, `source=…`, `seq=…`,
-    `id=…`, `topic_column=…`. `attributes` are shown with each event: those named, `"*"` for all, or
-    those that the subscriptions read. A row that cannot be an event ends the job, or is left out
-    with `bad="skip"`; with `unique="10 min"` so is one whose id was there so shortly before, in the
-    same partition. For a stream, `release` says when its events may be matched, the state lies
-    in Spark's own store in `bucket_count` blobs, and the result is a stream for any sink. Tables
-    that are plain Parquet or CSV files on a local master may be read by the workers themselves:
-    `scan="worker"` insists on it, `"jvm"` forbids it, and `explain` tells the choice.
+    from topic to DataFrame. Every option has its sentence in `Options`: which columns say what
+    (`time="ts"`, `source=…`, `seq=…`, `id=…`, `topic_column=…`, `topic=…`), what is shown
+    (`attributes`, `select`), what becomes of rows that are no events (`bad`, `unique`, `aside`),
+    how the subscriptions match (`match`, `consume`). A stream needs `release`, which says when its
+    events may be matched; its state lies in Spark's own store in `bucket_count` blobs, and the
+    result is a stream for any sink. Tables that are plain Parquet or CSV files on a local master
+    may be read by the workers themselves: `scan="worker"` insists on it, `"jvm"` forbids it, and
+    `explain` tells the choice.
 
     Columns of the result: `subscription`, `conjunction`, `key`, `position`, `id`, `at`, `tie`, then
-    for one subscription a struct per slot, for several an array `events`. Rows have no order of
-    their own in Spark; `in_order` sorts them. With `select=["key", "Order.id"]` only these columns,
-    and fields of them, are made: Spark's own `select` afterwards cannot spare the workers the rest.
+    for one subscription a struct per slot; for several, or where a slot has the name of another
+    column, an array `events`. Rows have no order of their own in Spark; `in_order` sorts them. With
+    `select=["key", "Order.id"]` only these columns, and fields of them, are made: Spark's own
+    `select` afterwards cannot spare the workers the rest.
+
+    A row that is no event ends the job, unless `bad="skip"`. With `aside=True` the rows that were
+    set aside stand among the relations, which then have their events in an array: `what` is `bad`,
+    `late` or `repeated`, `reason` says why, and the one event of the array is what is known of the
+    row; both are null for relations. What the buckets of a stream counted is observed by Spark
+    under the name `metrics` ("concordant").
     """
-    mode = _mode(events, release)
-    asked = ask(
-        events,
-        subscriptions,
-        time_ordered=mode is None or mode.mode != "log",
-        match=match,
-        consume=consume,
-        attributes=attributes,
-        bad=bad,
-        unique=unique,
-        topic=topic,
-        **columns,
-    )
-    asked = asked.relations_only([select] if isinstance(select, str) else select)
-    if mode is None:
-        return asked.answers(scan)
-    session = asked.inputs[0].frame.sparkSession
-    session.conf.set(state_store.PROVIDER, state_store.ROCKSDB)
-    return state_store.answers_of(asked.rows(), asked.job, mode, bucket_count)
+    call = called(events, subscriptions, options)
+    if call.release is None:
+        answers = call.asked.answers(call.scan)
+    else:
+        session = call.asked.inputs[0].frame.sparkSession
+        session.conf.set(state_store.PROVIDER, state_store.ROCKSDB)
+        answers = state_store.answers_of(
+            call.asked.rows(), call.asked.job, call.release, call.bucket_count
+        ).observe(call.metrics, *_observed())
+    if call.aside:
+        return answers.filter(F.col("what").isNull() | (F.col("what") != "counts"))
+    return answers if call.release is None else relations(answers)
 
 
-def explain(events: Events, subscriptions: Question, *, scan: str = "auto", **options: Any) -> str:
-    """How tables would be correlated: what is matched together, what travels, who reads it."""
-    asked = ask(events, subscriptions, **options)
-    found = asked.reader(scan)
+def explain(events: Events, subscriptions: Question, **options: Unpack[Options]) -> str:
+    """How `correlate` would do the same: what is matched together, what travels, who reads it."""
+    call = called(events, subscriptions, options)
+    job = call.asked.job
     lines = []
-    for number, one in enumerate(asked.job.sets, 1):
+    for number, one in enumerate(job.sets, 1):
         names = ", ".join(each.name for each in one.subscriptions)
         place = f"spread by {', '.join(one.key)}" if one.key else "in one task, having no key"
         lines.append(f"set {number}: {names}; {place}; topics {', '.join(one.topics)}")
-    columns = ", ".join(f"{name} ({kind})" for name, kind in asked.job.columns)
+    columns = ", ".join(f"{name} ({kind})" for name, kind in job.columns)
     lines.append(f"attributes that travel: {columns or 'none'}")
+    if call.release is not None:
+        lines.append(f"a stream, released by {call.release}; state in {call.bucket_count} buckets")
+        return "\n".join(lines)
+    found = call.asked.reader(call.scan)
     if isinstance(found, Scan):
         count = sum(len(one.files) for one in found.inputs)
         lines.append(f"read by the workers: {found.task_count} tasks scan {count} files")
     else:
         lines.append(f"read by Spark, filtered there and shuffled: {found}")
     return "\n".join(lines)
-
-
-def _mode(events: Events, release: str | Release | None) -> Release | None:
-    """How a stream is released; tables are complete and need no word."""
-    frames: list[Any] = list(events.values()) if isinstance(events, Mapping) else [events]
-    streaming = any(getattr(frame, "isStreaming", False) for frame in frames)
-    if streaming and release is None:
-        raise UsageError(
-            "the events are a stream, and nothing says when events may be released",
-            hint="release='frontier' waits for every source, 'watermark 10 s' waits so long, 'log' "
-            "takes one source's numbers for the order",
-        )
-    if not streaming and release is not None:
-        raise UsageError(
-            "a table is complete: there is nothing to release", hint="leave release out"
-        )
-    return release_of(release) if isinstance(release, str) else release
 
 
 def in_order(found: DataFrame) -> DataFrame:
@@ -175,65 +101,8 @@ def in_order(found: DataFrame) -> DataFrame:
     return found.orderBy("at", "tie", *(F.col(f"`{name.replace('`', '``')}`") for name in last))
 
 
-def ask(
-    events: Events,
-    subscriptions: Question,
-    *,
-    match: str | None = None,
-    consume: str | None = None,
-    attributes: Sequence[str] | str | None = None,
-    bad: str = "fail",
-    unique: str | None = None,
-    topic: str | None = None,
-    topic_column: str = "topic",
-    time: str = "time",
-    source: str = "source",
-    seq: str = "seq",
-    id: str = "id",
-    time_ordered: bool = True,
-    progress: str | None = None,
-    generations: Sequence[Sequence[str]] | None = None,
-    muted: Sequence[str] = (),
-    question: Question = "",
-) -> Asked:
-    """Check a question against the schemas of DataFrames; no job starts."""
-    if bad not in ("fail", "skip"):
-        raise UsageError(f"bad={bad!r} is unknown", hint="'fail' or 'skip'")
-    wanted = read_subscriptions(subscriptions, match=match, consume=consume)
-    names = Names(topic=topic_column, source=source, seq=seq, time=time, id=id)
-    if len(set(names.all)) < len(names.all):
-        raise UsageError(
-            "one column is named for two purposes",
-            hint="time, source, seq, id and topic come from different columns",
-        )
-    inputs = _inputs(events, names, topic)
-    derived_names = emitters(wanted)
-    topics = topics_of(
-        inputs, tuple(t for one in wanted for t in one.topics if t not in derived_names)
-    )
-    try:
-        good, derived = checked_question(wanted, topics, question=question or subscriptions)
-    except UsageError:
-        _refuse_unusable(inputs, read_by(wanted), ())
-        raise
-    read = {topic: names for topic, names in read_by(good).items() if topic in topics}
-    _refuse_unusable(inputs, read, attributes)
-    job = make_job(
-        good,
-        topics,
-        derived,
-        attributes=attributes,
-        time_ordered=time_ordered,
-        skip_bad=bad == "skip",
-        unique_us=0 if unique is None else duration_us(unique, "unique"),
-        generations=generations,
-        muted=muted,
-    )
-    return Asked(job, tuple(inputs), progress)
-
-
 def relations(answers: DataFrame) -> DataFrame:
-    """The relations among a job's answers, each with its events in an array."""
+    """The relations among a job's answers."""
     return answers.filter(F.col("what").isNull()).drop("what", "reason")
 
 
@@ -242,6 +111,15 @@ def by_slot(found: DataFrame, job: Job) -> DataFrame:
     if not job.slots:
         return found
     return found.select("*", *map(_column, job.slots)).drop("events")
+
+
+def _observed() -> list[Column]:
+    """What the buckets count, summed up over a micro-batch."""
+    told = F.when(F.col("what") == "counts", F.from_json("reason", "map<string, bigint>"))
+    long = F.map_values(F.map_filter(told, lambda name, _: name.startswith(OVER_BUDGET)))
+    counts = {name: told[name] for name in COUNTS}
+    counts["long_searches"] = F.aggregate(long, F.lit(0).cast("bigint"), operator.add)
+    return [F.coalesce(F.sum(one), F.lit(0)).alias(name) for name, one in counts.items()]
 
 
 def _column(slot: SlotColumn) -> Column:
@@ -257,37 +135,3 @@ def _column(slot: SlotColumn) -> Column:
     assert event is not None
     shown = [event[field].alias(name) for name, field in slot.fields]
     return F.when(event.isNotNull(), F.struct(*shown)).alias(slot.name)
-
-
-def _inputs(events: Events, names: Names, topic: str | None) -> list[Input]:
-    given: list[tuple[DataFrame, str | None, bool]]
-    if isinstance(events, Sequence):
-        return list(events)
-    if isinstance(events, Mapping):
-        given = [(frame, name, True) for name, frame in events.items()]
-    else:
-        given = [(events, topic, False)]
-    if not given:
-        raise UsageError("there is no input", hint="give a DataFrame, or {'Topic': DataFrame}")
-    found = []
-    for number, (frame, name, own) in enumerate(given, 1):
-        if not hasattr(frame, "mapInArrow"):
-            raise UsageError(
-                f"a {type(frame).__name__} is no DataFrame of Spark",
-                hint="for files and tables in memory use concordant.local.correlate",
-            )
-        table = "table" if len(given) == 1 else f"table{number}"
-        found.append(read_schema(frame, table, names=names, topic=name, own_topic=own))
-    return found
-
-
-def _refuse_unusable(
-    inputs: Sequence[Input], read: Mapping[str, set[str]], shown: Sequence[str] | str | None
-) -> None:
-    """Of a column that is there, but cannot be an attribute, that is the better sentence."""
-    more = {shown} if isinstance(shown, str) else {*(shown or ())}
-    for topic, names in read.items():
-        for one in inputs:
-            if one.topic in (None, topic):
-                for name in sorted(names | more):
-                    one.refuse_unusable(name)

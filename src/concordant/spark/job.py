@@ -33,9 +33,14 @@ OWN_FIELDS = ("id", "topic", "source", "seq", "time")
 HEAD = ("subscription", "conjunction", "key", "position", "id", "at", "tie")
 """What is shown of every relation, beside its events."""
 
-Shape = Literal["answers", "relations", "slots"]
-"""What tasks give: relations among rows that tell other things, relations alone, or relations with
-a struct per slot in place of the array of their events."""
+ASIDE = ("what", "reason")
+"""What is said of a row that is no relation."""
+
+Shape = Literal["array", "slots"]
+"""How the events of a relation are given: in an array, or in a struct per slot."""
+
+Selected = str | tuple[str, str]
+"""A column of relations, or a field of one: `"Order.id"`, or `("Order", "id")`."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +75,11 @@ class Job:
     """An id that comes again within this time is set aside; 0: ids are not compared."""
     muted: frozenset[str] = frozenset()
     """Subscriptions that nobody wants any more, but whose kernel others still live in."""
-    shape: Shape = "answers"
-    select: frozenset[str] = frozenset()
-    """Columns, and fields of them with a dot, that are made of a relation; none: all."""
+    shape: Shape = "array"
+    tells: bool = True
+    """Do tasks give rows that tell other things among the relations: what was set aside, counts?"""
+    select: frozenset[tuple[str, str]] = frozenset()
+    """Columns, and fields of them, that are made of a relation; none: all."""
 
     @cached_property
     def columns(self) -> tuple[Wanted, ...]:
@@ -101,7 +108,10 @@ class Job:
 
     @cached_property
     def slots(self) -> tuple[SlotColumn, ...]:
-        """A column per slot, where there is one question; else none."""
+        """A column per slot, where there is one question; else none.
+
+        There is none either where Spark would take one column for another.
+        """
         if len(self.subscriptions) - len(self.muted) > 1:
             return ()
         plan = self.whole_plan.subscriptions[0]
@@ -109,6 +119,9 @@ class Job:
         for conjunction in plan.conjunctions:
             for place, slot in enumerate(conjunction.whole.slots):
                 places.setdefault(slot, {})[conjunction.number] = place
+        names = [*HEAD, *ASIDE, *(_column_name(slot, list(places)) for slot in places)]
+        if _alike(names):
+            return ()
         return tuple(
             SlotColumn(
                 _column_name(slot, list(places)),
@@ -129,24 +142,44 @@ class Job:
         ]
         return tuple(own)
 
-    def relations_only(self, select: Iterable[str] = ()) -> Job:
+    def relations_only(self, select: Iterable[Selected] = (), *, counted: bool = False) -> Job:
         """The same question, answered with nothing but relations: by slot where that can be.
 
-        With `select`, only these columns, and fields of them (`Order.id`), are made.
+        With `select`, only these columns, and fields of them (`Order.id`), are made. With
+        `counted`, what the buckets count is told beside them.
         """
-        found = replace(self, shape="slots" if self.slots else "relations")
-        chosen = frozenset(select)
-        known = found.selectable
-        for name in sorted(chosen):
-            column, _, field = name.partition(".")
-            fields = known.get(column, ())
-            if column not in known or (field and field not in fields):
-                rest = [f"{column}.{one}" for one in fields] if fields else list(known)
-                raise UsageError(
-                    f"select has '{name}', which relations of this question do not have",
-                    hint=f"one of {', '.join(rest)}",
-                )
-        return replace(found, select=chosen)
+        shape: Shape = "slots" if self.slots else "array"
+        return replace(self, shape=shape, tells=counted)._selecting(select)
+
+    def with_aside(self, select: Iterable[Selected] = ()) -> Job:
+        """The same question, answered with relations, rows set aside, and counts."""
+        return replace(self, shape="array", tells=True)._selecting(select)
+
+    def _selecting(self, select: Iterable[Selected]) -> Job:
+        return replace(self, select=frozenset(self._selected(one) for one in select))
+
+    def _selected(self, wanted: Selected) -> tuple[str, str]:
+        """A column, and a field of it or nothing, by the words in which somebody selects it."""
+        known = self.selectable
+        pairs = [(column, field) for column in known for field in ("", *known[column])]
+        if isinstance(wanted, str):
+            found = [(c, f) for c, f in pairs if wanted == (f"{c}.{f}" if f else c)]
+        else:
+            found = [pair for pair in pairs if pair == tuple(wanted)]
+        if len(found) > 1:
+            raise UsageError(
+                f"select has '{wanted}', which may mean {len(found)} things",
+                hint=f"say which as a pair: {' or '.join(map(str, found))}",
+            )
+        if not found:
+            name = wanted if isinstance(wanted, str) else ".".join(map(str, wanted))
+            fits = [c for c in known if known[c] and name.startswith(f"{c}.")]
+            rest = [f"{c}.{one}" for c in fits for one in known[c]] or list(known)
+            raise UsageError(
+                f"select has '{name}', which relations of this question do not have",
+                hint=f"one of {', '.join(rest)}",
+            )
+        return found[0]
 
     @property
     def selectable(self) -> dict[str, tuple[str, ...]]:
@@ -158,11 +191,11 @@ class Job:
 
     def is_made(self, column: str, field: str = "") -> bool:
         """Is a column of relations wanted, or one field of it?"""
-        if not self.select or column in self.select:
+        if not self.select or (column, "") in self.select:
             return True
         if field:
-            return f"{column}.{field}" in self.select
-        return any(name.startswith(f"{column}.") for name in self.select)
+            return (column, field) in self.select
+        return any(name == column for name, _ in self.select)
 
     @cached_property
     def ranks(self) -> Mapping[str, int]:
@@ -228,10 +261,10 @@ def make_job(
     else:
         shown = sorted({attributes} if isinstance(attributes, str) else set(attributes))
         _check_shown(shown, [known[topic] for topic in read], derived)
-    for name in set(shown) & set(OWN_FIELDS):
+    if twins := _alike([*OWN_FIELDS, *shown]):
         raise UsageError(
-            f"the attribute '{name}' has the name of what every event is shown with "
-            f"({', '.join(OWN_FIELDS)})",
+            f"an event cannot be shown with '{twins[0]}' and '{twins[1]}': to Spark that is one "
+            f"name, and every event is shown with {', '.join(OWN_FIELDS)}",
             hint="rename the column, or name the attributes to show: attributes=[…]",
         )
     topics = [
@@ -260,6 +293,15 @@ def make_job(
         unique_us,
         frozenset(muted),
     )
+
+
+def _alike(names: Iterable[str]) -> tuple[str, str] | None:
+    """Two names that are one to Spark, if there are any."""
+    known: dict[str, str] = {}
+    for name in names:
+        if (other := known.setdefault(name.lower(), name)) is not name:
+            return other, name
+    return None
 
 
 def _column_name(slot: Slot, slots: Sequence[Slot]) -> str:

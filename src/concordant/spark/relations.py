@@ -21,7 +21,7 @@ from concordant.correlate.found import Found, Records
 from concordant.correlate.plan import Plan, SubscriptionPlan
 from concordant.files.write import array_of
 from concordant.model.kind import Kind, Value
-from concordant.spark.job import HEAD, Job, SlotColumn
+from concordant.spark.job import ASIDE, HEAD, Job, SlotColumn
 from concordant.spark.repeats import event_ids
 from concordant.spark.rows import Rejected
 
@@ -29,7 +29,7 @@ INSTANT = pa.timestamp("us", "UTC")
 TIE = pa.struct([("source", pa.string()), ("seq", pa.int64()), ("rank", pa.list_(pa.int32()))])
 """What orders relations of the same instant: the completing event, then the order of delivery."""
 
-_ASIDE = (("what", pa.string()), ("reason", pa.string()))
+_ASIDE = tuple((name, pa.string()) for name in ASIDE)
 """What a row is that is no relation: bad, late, repeated; counts. Null for relations."""
 
 _SPARSE = 16
@@ -97,7 +97,7 @@ def answer_schema(job: Job) -> Any:
         shown = [("events", pa.list_(pa.struct(fields)))] if job.is_made("events") else []
     return pa.schema(
         [
-            *(_ASIDE if job.shape == "answers" else ()),
+            *(_ASIDE if job.tells else ()),
             *((name, kind) for name, kind in _HEAD.items() if job.is_made(name)),
             *shown,
         ]
@@ -121,7 +121,7 @@ def found_table(job: Job, found: Found) -> Any:
 
 def rejected_table(job: Job, rejected: Sequence[Rejected]) -> Any:
     """Rows that were set aside, each with its one event as far as it is known."""
-    if job.shape != "answers":
+    if not job.tells or job.shape == "slots":  # a slot has no place for them
         return answer_schema(job).empty_table()
     rows = [
         {
@@ -151,7 +151,7 @@ def key_and_ordinal(row: Any) -> tuple[str, int]:
 
 def told(job: Job, what: str, value: Any) -> Any:
     """One row that carries a value as JSON, beside relations."""
-    if job.shape != "answers":
+    if not job.tells:
         return answer_schema(job).empty_table()
     text = msgspec.json.encode(value).decode()
     return pa.Table.from_pylist([{"what": what, "reason": text}], answer_schema(job))
@@ -180,7 +180,7 @@ def _stage_table(job: Job, found: Found, stage: int, paths: _Paths | None) -> An
         )
         starts = pa.array(records.start, pa.int32())
         columns["events"] = pa.ListArray.from_arrays(starts, known.take(pa.array(place[:listed])))
-    if job.shape == "answers":
+    if job.tells:
         columns |= {name: pa.nulls(count, kind) for name, kind in _ASIDE}
     schema = answer_schema(job)
     return pa.table([columns[name] for name in schema.names], schema=schema)

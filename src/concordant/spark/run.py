@@ -21,8 +21,8 @@ from concordant.guarantees.answer import guarantees
 from concordant.model.kind import format_instant
 from concordant.model.subscription import Subscription
 from concordant.spark.aside import Stop
+from concordant.spark.asked import ask
 from concordant.spark.checkpoint import Commit
-from concordant.spark.correlate import ask
 from concordant.spark.monitor import Monitor, Told, read_progress
 from concordant.spark.outputs import (
     Owner,

@@ -21,7 +21,6 @@ from concordant.files.part import (
     Names,
     Origin,
     listed,
-    refuse_both_topics,
     refuse_reserved,
 )
 from concordant.language.clauses import suggestion
@@ -268,7 +267,11 @@ def _check_roles(
 ) -> None:
     """Refuse events without a time, seq or topic, and columns that are named and not there."""
     if "topic" in reserved and own_topic and topic is not None:
-        refuse_both_topics(origin, names.topic, topic)
+        origin.refuse(
+            f"the topic '{topic}' was given for this DataFrame, but it has a column "
+            f"'{names.topic}' as well",
+            hint="drop the column, or give the DataFrame by itself, and the column says the topics",
+        )
     usual = dict(_roles(Names()))
     for role, name in _roles(names):
         if role in reserved and reserved[role].has_twin:

@@ -23,6 +23,7 @@ from concordant.errors import UsageError
 from concordant.files.subscriptions import read_subscriptions
 from concordant.model.kind import Kind
 from concordant.spark import state_files, state_store
+from concordant.spark.asked import Asked, Events, ask
 from concordant.spark.checkpoint import (
     Checkpoint,
     Commit,
@@ -30,7 +31,6 @@ from concordant.spark.checkpoint import (
     Setting,
     subscriptions_of,
 )
-from concordant.spark.correlate import Asked, Events, ask
 from concordant.spark.release import END, Release, release_of
 from concordant.spark.sinks import counted
 
