@@ -216,6 +216,8 @@ def test_times_that_are_texts_are_judged_as_the_local_engine_judges_them(
     expected = {seq: time for seq, text in enumerate(texts) if (time := judged(text)) is not None}
     assert 10 < len(expected) < len(texts) - 10
     assert instants(correlate(frame, "A", bad="skip")) == expected
+    told = correlate(frame, "A.seq < 0", aside=True).select("what", "events.seq").collect()
+    assert sorted(told) == [("bad", [seq]) for seq in range(len(texts)) if seq not in expected]
     assert instants(correlate(frame, "A.seq >= 0 and A.time > '1970-01-01'", bad="skip")) == {
         seq: time for seq, time in expected.items() if time > 0
     }
