@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from concordant.spark.correlate import ask
+from concordant.spark.asked import ask
 from concordant.spark.csv import integer_of
 from concordant.spark.scan import Scan
 
