@@ -7,6 +7,7 @@ core on Spark without Spark, in each of the ways that rows go.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
 from itertools import groupby
@@ -144,15 +145,15 @@ def content(row: Row, read: set[str]) -> tuple[Any, ...]:
 
     names = sorted("fksx", key=lambda name: (name not in read, name))
     own = f"{row['source']}:{row['seq']}"
-    return (row["topic"], *map(value, names), row["id"] or own)
+    return (row["time"], row["topic"], *map(value, names), row["id"] or own)
 
 
-def place(row: Row) -> tuple[Any, ...]:
-    return row["time"], row["source"], row["seq"]
+def place(job: Job, row: Row) -> tuple[Any, ...]:
+    return (row["time"], row["source"], row["seq"]) if job.time_ordered else (row["seq"],)
 
 
-def partition(row: Row, key: str) -> str:
-    return repr((place(row), row[key] if key else None))
+def partition(job: Job, row: Row, key: str) -> str:
+    return repr((place(job, row), row[key] if key else None))
 
 
 READ = ({"x", "k"}, {"x", "s"}, {"s"})
@@ -166,18 +167,18 @@ def expected(job: Job, rows: list[Row]) -> tuple[list[str], Counter[str]]:
     events = [row for row in rows if is_event(row)]
     for index, (key, wants) in enumerate(WANTED):
         used = [row for row in events if row["topic"] in job.sets[index].topics and wants(row)]
-        used.sort(key=lambda row: (partition(row, key), content(row, READ[index])))
+        used.sort(key=lambda row: (partition(job, row, key), content(row, READ[index])))
         kept = []
-        for _, group in groupby([(partition(row, key), row) for row in used], itemgetter(0)):
+        for _, group in groupby([(partition(job, row, key), row) for row in used], itemgetter(0)):
             first, *others = [row for _, row in group]
             kept.append(first)
             for before, row in zip([first, *others], others, strict=False):
                 is_copy = content(row, READ[index]) == content(before, READ[index])
                 if not (is_copy and any(earlier(row) for _, earlier in WANTED[:index])):
                     told[telling("repeated", row)] += 1
-        kept.sort(key=lambda row: (place(row), content(row, READ[index])))
+        kept.sort(key=lambda row: (place(job, row), content(row, READ[index])))
         batch = Batch.of(map(event_of, kept), TOPICS.values())
-        kernel = Kernel(job.plans[index])
+        kernel = Kernel(job.plans[index], time_ordered=job.time_ordered)
         for found in kernel.step(batch):
             shown = [shown_of(e.topic, e.source, e.seq, e.id, e.attributes) for e in found.events]
             relations.append(repr((found.id, found.position, shown)))
@@ -259,12 +260,38 @@ def by_stream(job: Job, rows: list[Row], rng: Random) -> list[Any]:
     return tables
 
 
+def by_log(job: Job, rows: list[Row], rng: Random) -> list[Any]:
+    """No number comes again in a later micro-batch."""
+    travelling = sent(job, rows, rng)
+    travelling.sort(key=lambda one: (one[1]["seq"] or 0, rng.random()))
+    numbers = [row["seq"] or 0 for _, row in travelling]
+    state, tables, start = None, [], 0
+    for cut in pieces(rng, len(travelling)):
+        stop = bisect_right(numbers, numbers[cut.stop - 1])
+        table = table_of(job, rng.sample(travelling[start:stop], stop - start))
+        state, answers = step(job, state, table)
+        tables.append(answers)
+        start = stop
+    return tables
+
+
 Way = Callable[[Job, list[Row], Random], list[Any]]
-WAYS: tuple[Way, ...] = (by_table, by_scan, by_stream)
+WAYS: tuple[Way, ...] = (by_table, by_scan, by_stream, by_log)
 
 
-def tried(seed: int) -> tuple[list[Row], list[str], Counter[str]]:
-    """Rows, and what should come of them."""
+def tried(seed: int, way: Way = by_table) -> tuple[Job, list[Row], list[str], Counter[str]]:
+    """A question, rows, and what should come of them."""
     rng = Random(f"rows {seed}")
     rows = rows_at_random(rng, 60) + bad_rows(rng)
-    return rows, *expected(job_of(), rows)
+    job = job_of(time_ordered=way is not by_log)
+    if way is by_log:
+        rows = [*map(of_log, rows)]
+    return job, rows, *expected(job, rows)
+
+
+def of_log(row: Row) -> Row:
+    """The row in a log of one source, where rows of one number may have other times."""
+    changed = dict(row)
+    if is_event(row):
+        changed |= {"seq": row["time"] * 2 + row["seq"], "time": "pq".index(row["source"])}
+    return changed | {"source": row["source"] and "p"}

@@ -48,6 +48,9 @@ CHUNK = 1 << 18
 DICTIONARY_MAX = CHUNK // 8
 """Texts that come as codes are no more than this: each chunk carries all of them along."""
 
+AGAIN = "the log's number was there before"
+"""Why a row of a log is set aside."""
+
 RELATIONS = "relations of "
 """Before the name of a subscription: how a count of its relations is called."""
 
@@ -80,7 +83,7 @@ class Bucket:
         """Match rows that come after all rows taken before, also in their place; the answers."""
         tables = []
         for index, mine in _by_set(self.job, table):
-            for rows in in_chunks(mine, CHUNK):
+            for rows in in_chunks(mine, CHUNK, time_ordered=self.job.time_ordered):
                 tables += self._take(index, rows)
         return pa.concat_tables([answer_schema(self.job).empty_table(), *tables])
 
@@ -89,10 +92,13 @@ class Bucket:
         rejected = _not_heard_before(self.job, index, rejected)
         ordered = in_order(batch) if self.job.time_ordered else batch
         batch, repeated = self._without_repeats(index, ordered)
+        answers: list[Any] = []
+        if not self.job.time_ordered:  # a log may say again what it said
+            answers, repeated = self.set_aside(repeated), []
         if self._seen and len(batch):
             batch, again = self._without_known_ids(index, batch)
             repeated += again
-        answers = self.reject(rejected + repeated)
+        answers += self.reject(rejected + repeated)
         if len(batch):
             found = self._kernel(index).step(batch)
             self.counts["events"] += len(batch)
@@ -133,9 +139,7 @@ class Bucket:
 
         An exact copy is lost to all sets that can use it, and told by the first of them.
         """
-        if not self.job.time_ordered:
-            return batch, []
-        same = same_places(batch)
+        same = same_places(batch, time_ordered=self.job.time_ordered)
         if not same.any():
             return batch, []
         one = self.job.sets[index]
@@ -149,7 +153,7 @@ class Bucket:
         told = lost & ~(copies[tied] & used_before(self.job, index, rows))
         kept = np.ones(len(batch), np.bool_)
         kept[tied[lost]] = False
-        what = "another event has the same time, source and seq"
+        what = "another event has the same time, source and seq" if self.job.time_ordered else AGAIN
         return batch.take(kept), [
             _rejected(rows, int(row), "repeated", what) for row in np.flatnonzero(told)
         ]
@@ -164,17 +168,19 @@ class Bucket:
 
     def reject(self, rejected: list[Rejected]) -> list[Any]:
         """Tell what was set aside, or end the run if that is what the caller wants."""
-        if not rejected:
-            return []
         for one in rejected:
-            self.counts[one.what] += 1
-            if one.what != "late" and not self.job.skip_bad:
+            if not self.job.skip_bad:
                 where = f"{one.source}:{one.seq}" if one.seq is not None else f"{one.source}"
                 raise UsageError(
                     f"a row cannot be an event: {one.reason} (topic {one.topic}, event {where})",
                     hint="correct or drop the row, or set such rows aside with bad='skip'",
                 )
-        return [rejected_table(self.job, rejected)]
+        return self.set_aside(rejected)
+
+    def set_aside(self, rejected: list[Rejected]) -> list[Any]:
+        """Tell rows that are late or no events, whatever the caller wants of bad ones."""
+        self.counts.update(one.what for one in rejected)
+        return [rejected_table(self.job, rejected)] if rejected else []
 
     def told(self, state: bytes) -> dict[str, int]:
         """What was done since the last time, and by how much the state has grown."""
@@ -264,11 +270,8 @@ def _parted(table: Any, chosen: Any) -> tuple[Any, Any]:
 
 
 def _logged(state: BucketState, table: Any) -> tuple[Any, Mapping[str, Any]]:
-    """A log's rows by number, and those whose number was there before.
-
-    A row that several sets can use comes once for each of them, and that is no repetition.
-    """
-    table = _sorted(table, (SEQ, SET))
+    """A log's rows by number, and those whose number was released before."""
+    table = _sorted(table, (SEQ,))
     sources = table.column(SOURCE).unique().drop_null().to_pylist()
     state.source = state.source or (min(sources) if sources else "")
     foreign = [source for source in sources if source != state.source]
@@ -279,10 +282,7 @@ def _logged(state: BucketState, table: Any) -> tuple[Any, Mapping[str, Any]]:
             hint="release by 'frontier' or 'watermark', or correlate each source on its own",
         )
     seq = table.column(SEQ).fill_null(INT_MAX).to_numpy()
-    number_of_set = table.column(SET).to_numpy()
-    fresh = seq > state.last_seq
-    fresh[1:] &= (seq[1:] != seq[:-1]) | (number_of_set[1:] != number_of_set[:-1])
-    fresh |= seq == INT_MAX
+    fresh = (seq > state.last_seq) | (seq == INT_MAX)
     numbered = seq[fresh & (seq < INT_MAX)]
     if len(numbered):
         state.last_seq = max(state.last_seq, int(numbered.max()))
@@ -336,16 +336,15 @@ def _told(bucket: Bucket, table: Any, what: str) -> Any:
     """Tell events that came too late or again, each by the first set that can use it."""
     reason = {
         "late": "it came after events that follow it had been released",
-        "repeated": "the log's number was there before",
+        "repeated": AGAIN,
     }[what]
-    tables, found = [], []
+    tables: list[Any] = []
     for index, mine in _by_set(bucket.job, table):
         batch, rejected = batch_of(bucket.job, mine)
         tables += bucket.reject(_not_heard_before(bucket.job, index, rejected))
         rows = np.flatnonzero(~used_before(bucket.job, index, batch))
-        found += [_rejected(batch, int(row), what, reason) for row in rows]
-    bucket.counts[what] += len(found)
-    return pa.concat_tables([rejected_table(bucket.job, found), *tables])
+        tables += bucket.set_aside([_rejected(batch, int(row), what, reason) for row in rows])
+    return pa.concat_tables([answer_schema(bucket.job).empty_table(), *tables])
 
 
 def _by_set(job: Job, table: Any) -> Iterator[tuple[int, Any]]:

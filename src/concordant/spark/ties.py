@@ -1,9 +1,10 @@
 """Rows with one place: several events with the same time, source and seq, of which one is kept.
 
-Nothing but what they say tells them apart, and in which order they come is chance. So what they say
-decides: topic by name, then the attributes that the subscriptions read, by name, then all others,
-then the id; a null before every value. Whoever is first among those that can be used is kept, in
-each partition one. Looks at nothing unless two rows share a place. Pure: batches in, masks out.
+In a log the number alone is the place. Nothing but what they say tells such events apart, and in
+which order they come is chance. So what they say decides: time, topic by name, then the attributes
+that the subscriptions read, by name, then all others, then the id; a null before every value.
+Whoever is first among those that can be used is kept, in each partition one. Looks at nothing
+unless two rows share a place. Pure: batches in, masks out.
 """
 
 from __future__ import annotations
@@ -19,26 +20,27 @@ from concordant.spark.repeats import event_ids
 from concordant.spark.rows import SEQ, SOURCE, TIME
 
 
-def in_chunks(rows: Any, size: int) -> Iterator[Any]:
+def in_chunks(rows: Any, size: int, *, time_ordered: bool = True) -> Iterator[Any]:
     """Ordered rows, about so many at a time; those of one place come together."""
+    names = (TIME, SOURCE, SEQ) if time_ordered else (SEQ,)
     start = 0
     while start < rows.num_rows:
         end = min(start + size, rows.num_rows)
-        while end < rows.num_rows and _place(rows, end) == _place(rows, end - 1):
+        while end < rows.num_rows and all(
+            rows.column(name)[end].as_py() == rows.column(name)[end - 1].as_py() for name in names
+        ):
             end += 1
         yield rows.slice(start, end - start)
         start = end
 
 
-def _place(rows: Any, row: int) -> tuple[Any, ...]:
-    return tuple(rows.column(name)[row].as_py() for name in (TIME, SOURCE, SEQ))
-
-
-def same_places(batch: Batch) -> Array:
+def same_places(batch: Batch, *, time_ordered: bool = True) -> Array:
     """Which events of an ordered batch have the place of the one before them."""
     same = np.zeros(len(batch), np.bool_)
-    same[1:] = (batch.time[1:] == batch.time[:-1]) & (batch.seq[1:] == batch.seq[:-1])
-    same[1:] &= batch.source.values[1:] == batch.source.values[:-1]
+    same[1:] = batch.seq[1:] == batch.seq[:-1]
+    if time_ordered:
+        same[1:] &= batch.time[1:] == batch.time[:-1]
+        same[1:] &= batch.source.values[1:] == batch.source.values[:-1]
     return same
 
 
@@ -69,7 +71,7 @@ def by_content(batch: Batch, same: Array, read: Collection[str]) -> tuple[Batch,
 
 def _content(batch: Batch, read: Collection[str]) -> list[Array]:
     """What events say as arrays to sort by, the most important first."""
-    found = [_ranks(batch.topic.tolist(), batch.topic_names)]
+    found = [batch.time, _ranks(batch.topic.tolist(), batch.topic_names)]
     for key in sorted(batch.attributes, key=lambda key: (key[0] not in read, *key)):
         found += _comparable(batch.attributes[key])
     return [*found, _texts(event_ids(batch).to_pylist())]
@@ -106,8 +108,10 @@ def all_but_first(batch: Batch, same: Array, key: Collection[str], usable: Array
     """Usable events that have the place and the partition of a usable one before them."""
     rows = np.flatnonzero(usable)
     partition = np.cumsum(~same)[rows]
+    if TIME in key:  # equal for all but logs, as source and seq are for all
+        partition = _joined(partition, Column(Kind.TIME, batch.time[rows]))
     for (name, kind), column in batch.attributes.items():
-        if name in key and kind is not Kind.NULL:  # source, seq and time are equal anyway
+        if name in key and kind is not Kind.NULL:
             partition = _joined(partition, column.take(rows))
     lost = np.zeros(len(batch), np.bool_)
     lost[rows] = True

@@ -26,16 +26,15 @@ def test_what_rows_say_decides_which_of_one_place_is_kept(
     way: Way, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_small(monkeypatch)
-    job = job_of()
-    assert [one.key for one in job.sets] == [("k",), ("s",), ()]
     delivered = told = 0
     for seed in range(CASE_COUNT):
-        rows, *right = tried(seed)
+        job, rows, *right = tried(seed, way)
+        assert [one.key for one in job.sets] == [("k",), ("s",), ()]
         for cut in range(CUT_COUNT):
             assert got(way(job, rows, Random(f"{seed}/{cut}"))) == tuple(right), (seed, cut)
         delivered += len(right[0])
         told += right[1].total()
-    assert delivered > 100
+    assert delivered > 80
     assert told > 200
 
 
