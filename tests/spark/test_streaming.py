@@ -318,20 +318,44 @@ def test_a_state_that_vanishes_while_a_stream_runs_is_told_and_nothing_goes_on_w
     assert list(run.results) == [0]
 
 
-def test_spark_s_own_store_gives_the_same_stream(spark: Any, tmp_path: Path) -> None:
-    write(tmp_path / "in", 40)
-    rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
-    events = rows.parquet(str(tmp_path / "in"))
-    found = correlate(events, QUESTION, release="frontier", bucket_count=2)
+def from_own_store(spark: Any, folder: Path, question: str, bucket_count: int) -> list[Any]:
+    """What a stream gives now, with its state in Spark's own store."""
+    reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+    events = reader.parquet(str(folder / "in"))
+    answers = correlate(events, question, release="frontier", bucket_count=bucket_count)
+    rows: list[Any] = []
     query = (
-        found.writeStream.format("memory")
-        .queryName("own_store")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        answers.writeStream.foreachBatch(lambda found, _: rows.extend(found.collect()))
+        .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
-    rows = spark.sql("select id, events.id from own_store").collect()
+    return rows
+
+
+def test_spark_s_own_store_gives_the_same_stream(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path / "in", 40)
+    rows = from_own_store(spark, tmp_path, QUESTION, 2)
     frontier = min(max(r["time"] for r in ROWS if r["source"] == source) for source in "ab")
     released = [row for row in ROWS if row["time"] < frontier]
-    assert sorted((one[0], tuple(one[1])) for one in rows) == expected(rows=released)
+    found = sorted((one["id"], tuple(event["id"] for event in one["events"])) for one in rows)
+    assert found == expected(rows=released)
+
+
+@pytest.mark.parametrize(
+    ("question", "bucket_count", "message"),
+    [
+        (QUESTION, 3, "begun with 2 buckets"),
+        (f"{QUESTION}new: U", 2, "begun with another question"),
+    ],
+)
+def test_spark_s_own_store_is_refused_to_another_question_or_other_buckets(
+    spark: Any, tmp_path: Path, question: str, bucket_count: int, message: str
+) -> None:
+    write(tmp_path / "in", 40)
+    (tmp_path / "in" / "1.parquet").rename(tmp_path / "later")
+    from_own_store(spark, tmp_path, QUESTION, 2)
+    (tmp_path / "later").rename(tmp_path / "in" / "1.parquet")
+    with pytest.raises(StreamingQueryException, match=message):
+        from_own_store(spark, tmp_path, question, bucket_count)

@@ -7,6 +7,7 @@ events. It holds no rows and knows no Spark.
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -220,9 +221,24 @@ class Job:
         return tuple(found)
 
     @cached_property
+    def fingerprints(self) -> tuple[str, ...]:
+        """One per set: another question, or other settings that its saved state depends on, have
+        another."""
+        settings = f"{self.time_ordered} {self.unique_us}"
+        return tuple(
+            hashlib.blake2b(
+                repr(
+                    (settings, one.key, [each.fingerprint for each in plan.subscriptions])
+                ).encode(),
+                digest_size=16,
+            ).hexdigest()
+            for one, plan in zip(self.sets, self.plans, strict=True)
+        )
+
+    @cached_property
     def packed(self) -> bytes:
         """The job as bytes, plans included, so that no worker has to work them out again."""
-        _ = self.plans, self.ranks, self.slots
+        _ = self.plans, self.ranks, self.slots, self.fingerprints
         return pickle.dumps(self)
 
     @cached_property

@@ -14,7 +14,7 @@ from concordant.errors import UsageError
 from concordant.model.kind import INT_MIN
 
 MAGIC = b"concordant-bucket"
-VERSION = 3
+VERSION = 4
 _DIGEST_SIZE = 16
 _DIGEST = slice(len(MAGIC) + 1, len(MAGIC) + 1 + _DIGEST_SIZE)
 
@@ -22,6 +22,10 @@ _DIGEST = slice(len(MAGIC) + 1, len(MAGIC) + 1 + _DIGEST_SIZE)
 class BucketState(msgspec.Struct):
     """Everything a bucket remembers."""
 
+    fingerprints: list[str] = []
+    """One per set of the job that it was saved under; later jobs may have more."""
+    bucket_count: int = 0
+    """Where Spark keeps the state: how many buckets there are."""
     kernels: list[bytes | None] = []
     """One per set of the job; None where no event came yet. Each carries its own fingerprint."""
     seen: list[bytes] = []

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from concordant.errors import UsageError
 from concordant.spark.job import Job
 from concordant.spark.normalise import bucket
 from concordant.spark.packing import (
@@ -41,7 +42,7 @@ def answers_of(rows: DataFrame, job: Job, release: Release, bucket_count: int) -
     pack = packing(job.packed, bucket_count, marked=release.mode != "log")
     blobs = placed.mapInArrow(pack, PACKED_SCHEMA)
     found = blobs.groupBy(BUCKET).transformWithState(
-        statefulProcessor=_Processor(job.packed, release),
+        statefulProcessor=_Processor(job.packed, release, bucket_count),
         outputStructType="answers binary",
         outputMode="append",
         timeMode="none",
@@ -58,9 +59,10 @@ def _unpack(batches: Iterable[Any]) -> Iterator[Any]:
 class _Processor(StatefulProcessor):
     """One bucket: opened from its blob, given what came, closed again."""
 
-    def __init__(self, packed_job: bytes, release: Release) -> None:
+    def __init__(self, packed_job: bytes, release: Release, bucket_count: int) -> None:
         self._packed = packed_job
         self._release = release
+        self._bucket_count = bucket_count
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = handle.getValueState("bucket", "state binary")
@@ -76,6 +78,13 @@ class _Processor(StatefulProcessor):
         saved = self._state.get()
         opened = WARM.open(self._packed, None if saved is None else bytes(saved[0]))
         state = opened.state
+        if saved is not None and state.bucket_count != self._bucket_count:
+            raise UsageError(
+                f"the checkpoint was begun with {state.bucket_count} buckets, and now there are "
+                f"{self._bucket_count}: what is kept in it would be wrong",
+                hint="go on as it was begun, or give another checkpoint folder",
+            )
+        state.bucket_count = self._bucket_count
         state.marks = read_marks((one[MARKS] for one in came), state.marks)
         table = all_unpacked(opened.job, [one[ROWS] for one in came if one[ROWS]])
         answers = advance(opened, table, until_us=self._release.until(state.marks))

@@ -68,6 +68,8 @@ class Bucket:
             self.state = BucketState()
         else:
             self.state = unseal(saved)
+            _refuse_another(self.state.fingerprints, job)
+        self.state.fingerprints = list(job.fingerprints)
         kernels = self.state.kernels
         kernels += [None] * (len(job.sets) - len(kernels))
         for index in job.dead_sets:
@@ -201,6 +203,15 @@ class Bucket:
                 self.state.kernels[index] = kernel.save()
         self.state.seen = [one.save() for one in self._seen]
         return seal(self.state)
+
+
+def _refuse_another(fingerprints: list[str], job: Job) -> None:
+    if tuple(fingerprints) != job.fingerprints[: len(fingerprints)]:
+        raise UsageError(
+            "the checkpoint was begun with another question, or with other kinds of attributes or "
+            "settings (release, unique), and what is kept in it would be wrong",
+            hint="go on as it was begun, or give another checkpoint folder",
+        )
 
 
 def step(

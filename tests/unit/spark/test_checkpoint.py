@@ -280,7 +280,7 @@ def test_a_state_of_another_kind_or_a_damaged_one_is_refused() -> None:
         (state[:-1] + b"x", "damaged"),
         (state[:-9], "damaged"),
         (b"", "no saved state"),
-        (state.replace(b"bucket\x03", b"bucket\x02"), "saved in version 2, and this is 3"),
+        (state.replace(b"bucket\x04", b"bucket\x03"), "saved in version 3, and this is 4"),
     ):
         with pytest.raises(UsageError, match=message):
             unseal(wrong)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
+from concordant.errors import UsageError
 from concordant.language import parse
 from concordant.language.check import check
 from concordant.local import correlate as local
@@ -76,3 +79,29 @@ def test_attributes_that_come_new_are_null_in_rows_and_queues_from_before() -> N
     after = job_of(text, attributes="*")
     _, second = step(after, state, rows(after, events[4:]))
     assert found(first, second) == expected(text, events) != []
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("old: B then A", {}),
+        ("old: A then T", {}),
+        ("old: A then B partition by k", {}),
+        ("other: A then B\nold: A then B", {"generations": [["other"], ["old"]]}),
+        ("old: A then B", {"time_ordered": False}),
+        ("old: A then B", {"unique_us": 1}),
+    ],
+)
+def test_a_state_is_opened_under_no_other_question(text: str, options: Any) -> None:
+    before = job_of("old: A then B")
+    state, _ = step(before, None, rows(before, [Event("A", "s", 1, 1, {"k": 1})]))
+    after = job_of(text, **options)
+    with pytest.raises(UsageError, match="begun with another question"):
+        step(after, state, rows(after, []))
+
+
+def test_a_state_is_opened_under_a_question_to_which_others_came() -> None:
+    before = job_of("old: A then B")
+    state, _ = step(before, None, rows(before, [Event("A", "s", 1, 1, {"k": 1})]))
+    after = job_of("old: A then B\nnew: T", generations=[["old"], ["new"]])
+    step(after, state, rows(after, []))
