@@ -162,6 +162,31 @@ def test_times_of_every_type_are_the_same_instants(spark: Any, tmp_path: Path) -
         assert collected(correlate(frame, "A", topic="A", scan="worker")) == by_spark
 
 
+def test_days_and_times_beyond_all_microseconds_are_told(spark: Any, tmp_path: Path) -> None:
+    days = pa.array([2**31 - 1, -(2**31), 106_751_991, 106_751_992], pa.int32()).cast(pa.date32())
+    told = {}
+    for scan in ("jvm", "worker"):
+        for role in ("time", "v"):
+            rows = _rows(0, 4, v=days)
+            if role == "time":
+                rows = rows.drop_columns("time").rename_columns({"v": "time"})
+            pq.write_table(rows, tmp_path / f"{role}.parquet")
+            frame = spark.read.parquet(str(tmp_path / f"{role}.parquet"))
+            asked = ask(frame, "A" if role == "time" else "A partition by v", bad="skip")
+            answers = asked.answers(scan).toArrow().select(["what", "reason", "key", "id"])
+            found = [str(row) for row in answers.to_pylist() if row["what"] != "counts"]
+            told[scan, role] = sorted(found)
+    for role in ("time", "v"):
+        assert told["worker", role] == told["jvm", role] and len(told["jvm", role]) == 2
+    assert "'what': 'bad'" in told["jvm", "time"][0]
+    moments = pa.array([2**60, 0, 1, 2], pa.timestamp("ms", "UTC"))
+    pq.write_table(_rows(0, 4, v=moments), tmp_path / "moments.parquet")
+    frame = spark.read.parquet(str(tmp_path / "moments.parquet"))
+    with pytest.raises(Exception, match="does not fit 64 bits") as raised:
+        correlate(frame, "A partition by v", scan="worker").collect()
+    assert isinstance(explained(raised.value), UsageError)
+
+
 def test_the_choice_and_its_reason_can_be_read(spark: Any, tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     frame = spark.createDataFrame([("A", "x", 1, 1)], _SCHEMA)

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from concordant.correlate.columns import Array
 from concordant.errors import UsageError
 from concordant.files.arrow import filled
-from concordant.model.kind import Kind
+from concordant.model.kind import INT_MAX, Kind
 from concordant.spark import csv, numbered
 from concordant.spark.job import Job
 from concordant.spark.layout import SubscriptionSet
@@ -73,7 +73,7 @@ _TYPES = {
 }
 """Types of Spark, and of Arrow for the same column of a file."""
 
-_INSTANT = pa.timestamp("us")
+_DAY_US = 86_400 * 1_000_000
 
 _ZONE = "spark.sql.session.timeZone"
 _UTC = ("UTC", "Etc/UTC", "GMT", "Z")
@@ -444,12 +444,21 @@ def _coded(values: Any, *, blank_is_null: bool = False) -> Any:
 
 
 def _instants(values: Any) -> Any:
-    """Microseconds since 1970; what has no zone is UTC."""
-    if pa.types.is_integer(values.type):
+    """Microseconds since 1970; what has no zone is UTC. Days beyond them are null, as they are by
+    the way of Spark, which fails at times beyond them."""
+    kind = values.type
+    if pa.types.is_integer(kind):
         return values.cast(pa.int64())
-    if pa.types.is_timestamp(values.type) and values.type.tz is not None:
-        return values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64())
-    return values.cast(_INSTANT).cast(pa.int64())
+    if pa.types.is_date(kind):
+        days = values.cast(pa.int32()).cast(pa.int64())
+        fits = pc.less_equal(pc.abs(days), INT_MAX // _DAY_US)
+        return pc.multiply(pc.if_else(fits, days, None), _DAY_US)
+    try:
+        return values.cast(pa.timestamp("us", kind.tz)).cast(pa.int64())
+    except pa.ArrowInvalid:
+        raise UsageError(
+            "a time does not fit 64 bits of microseconds", hint="correct the row, or drop it"
+        ) from None
 
 
 def _codes(topics: Any, job: Job, count: int) -> Any:
