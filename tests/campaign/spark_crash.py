@@ -26,7 +26,7 @@ NAME = "spark-crash"
 
 AT_END = "sink of the end"
 ADAPTERS = ("files", "store")
-FILE_COUNT = 32
+FILE_COUNT = 40
 ROWS_PER_FILE = 150
 KILL_COUNT = 22
 

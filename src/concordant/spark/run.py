@@ -23,7 +23,7 @@ from concordant.model.subscription import Subscription
 from concordant.spark.aside import Stop
 from concordant.spark.asked import ask
 from concordant.spark.checkpoint import Commit
-from concordant.spark.monitor import Monitor, Told, read_progress
+from concordant.spark.monitor import Monitor, Told, rows_read
 from concordant.spark.outputs import (
     Owner,
     claim,
@@ -229,9 +229,7 @@ def _run_stream(
     last = stream.checkpoint.last()
     report.batches = last.batch + 1 if last else 0
     report.set_count = len(stream.asked.job.sets)
-    rows = {line["step"]: line["rows"] for line in read_progress(folder)}
-    if last is not None and len(rows) == last.step + 1 and None not in rows.values():
-        report.read = sum(rows.values())
+    report.read = rows_read(folder, last.step) if last is not None else 0
     report.counts = dict(last.counts) if last else {}
     report.promises = [*_promises(str(release)), *_released(last)]
 
