@@ -191,7 +191,8 @@ def event_of(row: Row) -> Event:
 
 
 def telling(what: str, row: Row) -> str:
-    return repr((what, row["topic"], row["source"], row["seq"], row["time"]))
+    shown = [row.get(name) for name in "ksxf"] if what == "repeated" else []
+    return repr((what, row["topic"], row["source"], row["seq"], row["time"], *shown))
 
 
 def shown_of(*parts: Any) -> Any:

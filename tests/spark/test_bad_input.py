@@ -114,6 +114,8 @@ def test_poisoned_rows_are_set_aside_with_their_reasons_and_counted(
         ("bad", "None"),
         ("repeated", "4"),
     ]
+    (lost,) = (one for one in aside if one["what"] == "repeated")
+    assert lost["attributes"] == {"k": 1, "v": 9}
     reasons = {one["reason"] for one in aside}
     assert any("the source cannot read it" in reason for reason in reasons)
     assert any("the time is null" in reason for reason in reasons)

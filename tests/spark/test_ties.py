@@ -82,7 +82,7 @@ def test_ids_are_compared_before_anything_is_filtered(
     asked = ask(events, "A.x > 0.5", bad="skip", unique="1 s", attributes="*")
     relations, told = got([asked.answers(scan).toArrow()])
     assert len(relations) == 1
-    assert dict(told) == {"('repeated', 'A', 'p', 2, 2)": 1}
+    assert dict(told) == {"('repeated', 'A', 'p', 2, 2, None, None, 1.0, None)": 1}
 
 
 @pytest.mark.parametrize("scan", ["jvm", "worker"])

@@ -134,6 +134,7 @@ def rejected_table(job: Job, rejected: Sequence[Rejected]) -> Any:
                     "source": one.source,
                     "seq": one.seq,
                     "time": one.time,
+                    **{field: one.attributes.get(wanted) for field, wanted in job.fields},
                 }
             ],
         }

@@ -7,7 +7,7 @@ missing topic, time, source or seq, and integers beyond the symmetric range. Kno
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +20,8 @@ from concordant.files.arrow import filled, texts_of, valid_of
 from concordant.files.table import blank_is_null
 from concordant.files.times import readable_instants
 from concordant.files.write import array_of
-from concordant.model.kind import INT_MIN, Kind
-from concordant.spark.job import Job
+from concordant.model.kind import INT_MIN, Kind, Value
+from concordant.spark.job import Job, Wanted
 
 SET, TOPIC, SOURCE, SEQ, TIME, ID = "set", "topic", "source", "seq", "time", "id"
 """Names of the columns that travel beside the attributes."""
@@ -137,6 +137,8 @@ class Rejected:
     source: str | None
     seq: int | None
     time: int | None
+    attributes: Mapping[Wanted, Value]
+    """What else travelled of it."""
 
 
 def batch_of(job: Job, table: Any) -> tuple[Batch, list[Rejected]]:
@@ -246,7 +248,11 @@ def _rejected(job: Job, table: Any, row: int, reason: str) -> Rejected:
     code, source, seq, time = (
         table.column(name)[row].as_py() for name in (TOPIC, SOURCE, SEQ, TIME)
     )
-    return Rejected("bad", reason, topic_name(job, code), source, seq, time)
+    attributes = {
+        (name, kind): table.column(attribute_column(name, kind))[row].as_py()
+        for name, kind in job.columns
+    }
+    return Rejected("bad", reason, topic_name(job, code), source, seq, time, attributes)
 
 
 def topic_name(job: Job, code: int | None) -> str | None:

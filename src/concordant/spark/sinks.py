@@ -76,6 +76,9 @@ class Delivery:
         rejected = answers.filter(F.col("what").isin("bad", "late", "repeated"))
         event = F.get(F.col("events"), F.lit(0))
         columns = [event[name].alias(name) for name in ("topic", "source", "seq", "time")]
+        shown = [event[field].alias(field) for field, _ in self._job.fields]
+        if shown:
+            columns.append(F.struct(*shown).alias("attributes"))
         rows = rejected.select("what", "reason", *columns).coalesce(1)
         rows.write.mode("overwrite").json(self._folder(self._pipeline.bad.path, batch))
 

@@ -382,6 +382,7 @@ def _rejected(batch: Batch, row: int, what: str, reason: str) -> Rejected:
         str(batch.source.value(row)),
         int(batch.seq[row]),
         int(batch.time[row]),
+        {key: column.value(row) for key, column in batch.attributes.items()},
     )
 
 
