@@ -110,7 +110,10 @@ class Terminal:
         self.text += piece.decode(errors="replace")
 
 
-def test_ctrl_c_stops_a_stream_and_the_next_run_goes_on(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_stops_a_stream_and_the_next_run_goes_on(
+    spark: Any, tmp_path: Path, presses: int
+) -> None:
     (tmp_path / "in").mkdir()
     pq.write_table(pa.Table.from_pylist(ROWS[:40]), tmp_path / "in" / "0.parquet")
     path = tmp_path / "pipe.toml"
@@ -121,7 +124,11 @@ def test_ctrl_c_stops_a_stream_and_the_next_run_goes_on(spark: Any, tmp_path: Pa
     assert jvms
     assert terminal.process.pid not in map(os.getpgid, jvms)  # nor are its workers
     terminal.press_ctrl_c()
+    if presses == 2:
+        terminal.await_text("Ctrl-C again ends it at once")
+        terminal.press_ctrl_c()
     assert terminal.ended() == 130
+    assert "interrupted; the next run goes on from the checkpoint" in terminal.text
     for noise in ("Traceback", "Exception", "WARN", "ERROR", "py4j"):
         assert noise not in terminal.text, terminal.text
 

@@ -53,11 +53,23 @@ def run(
         else:
             _print_summary(pipeline, found.summary)
         return
-    report = aside(lambda stop: _run(found, stop, verbose, json))
+    try:
+        report = aside(
+            lambda stop: _run(found, stop, verbose, json), stopping=lambda: _stopping(json)
+        )
+    except KeyboardInterrupt:
+        if found.stream is None:
+            raise
+        raise KeyboardInterrupt("the next run goes on from the checkpoint") from None
     if json:
         terminal.print_json(_plain(report))
     else:
         _print(report)
+
+
+def _stopping(json: bool) -> None:
+    if not json and terminal.err.is_terminal:
+        terminal.err.print("stopping; Ctrl-C again ends it at once")
 
 
 def _print_summary(path: Path, summary: dict[str, Any]) -> None:
@@ -133,6 +145,8 @@ def _progress(json: bool) -> Iterator[Told]:
 
 
 def _line(line: dict[str, Any]) -> str:
+    if "tasks" in line:
+        return f"stage {line['stage']}: {line['tasks_done']:,} of {line['tasks']:,} tasks done"
     relations = sum(n for key, n in line.items() if key.startswith("relations of "))
     lag = f"lag {line['lag_us'] / 1e6:,.1f} s, " if "lag_us" in line else ""
     return (
@@ -160,29 +174,55 @@ def _shown(rows: list[dict[str, Any]]) -> None:
 
 
 def _print(report: Report) -> None:
-    counts = report.counts
     table = Table(title=report.name, title_justify="left")
     table.add_column("subscription")
-    table.add_column("relations", justify="right")
-    for name, number in report.relations.items():
-        table.add_row(name, f"{number:,}")
+    for heading in ("relations", "a second", *(["since the beginning"] * bool(report.before))):
+        table.add_column(heading, justify="right")
+    for name, number in report.relations_now.items():
+        numbers = [f"{number:,}", f"{number / report.seconds:,.1f}"]
+        if report.before:
+            numbers.append(f"{report.relations[name]:,}")
+        table.add_row(name, *numbers)
     terminal.out.print(table)
     terminal.print_text(_rows(report))
-    rate = (counts.get("events", 0) if report.read is None else report.read) / report.seconds
     terminal.print_text(
-        f"{report.batches:,} micro-batch{'es' * (report.batches != 1)} in {report.seconds:.1f} s "
-        f"({rate:,.0f} rows/s)"
+        f"{report.batches:,} micro-batch{'es' * (report.batches != 1)}; this run took "
+        f"{report.seconds:.1f} s ({report.rate:,.0f} rows/s)"
     )
-    if counts.get("capped"):
-        terminal.warn(f"{counts['capped']:,} queued events were dropped by a cap", json=False)
-    for name, number in report.long_searches.items():
-        terminal.warn(f"{number:,} searches of {name!r} were long", json=False)
+    if report.ended:
+        terminal.print_text(f"stopped by {report.ended}; the next run goes on from the checkpoint")
+    for text in _warnings(report):
+        terminal.warn(text, json=False)
     for promise in report.promises:
         terminal.print_text(f"kept: {promise}")
     for names, kept in _by_guarantees(report).items():
         terminal.print_text(f"kept by {names}: {kept}")
     for path in report.outputs:
         terminal.print_text(f"output: {os.path.relpath(path)}")
+
+
+def _warnings(report: Report) -> list[str]:
+    """What may be wrong with results, and what would help."""
+    counts, found = report.counts, []
+    if report.unheard:
+        topics = ", ".join(f"'{one}'" for one in report.unheard)
+        found.append(f"no event came that a subscription can use of {topics}: is the name right?")
+    if counts.get("late"):
+        found.append(
+            f"{counts['late']:,} events came too late, and relations may be missing: wait longer "
+            "(watermark, idle), or name all sources"
+        )
+    if counts.get("capped"):
+        found.append(
+            f"{counts['capped']:,} queued events were dropped by a cap, so relations may be "
+            "missing: add 'within', or raise 'cap' or 'cap all'"
+        )
+    for name, number in report.long_searches.items():
+        found.append(
+            f"{number:,} searches of {name!r} were long: add 'within', 'partition by' or a "
+            "comparison"
+        )
+    return found
 
 
 def _rows(report: Report) -> str:
@@ -218,7 +258,10 @@ def _plain(report: Report) -> dict[str, Any]:
         "batches": report.batches,
         "read": report.read,
         "filtered": report.filtered,
+        "ended": report.ended,
         "relations": report.relations,
+        "relations_now": report.relations_now,
+        "warnings": _warnings(report),
         "counts": report.counts,
         "kept": report.promises,
         "guarantees": report.guarantees,

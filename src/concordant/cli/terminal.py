@@ -106,12 +106,9 @@ def guarded(command: Callable[_P, _R]) -> Callable[_P, _R]:
             with suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
-        except KeyboardInterrupt:
-            _fail(
-                ConcordantError("interrupted; no file was left half-written"),
-                EXIT_INTERRUPTED,
-                as_json,
-            )
+        except KeyboardInterrupt as interrupt:
+            told = str(interrupt) or "no file was left half-written"
+            _fail(ConcordantError(f"interrupted; {told}"), EXIT_INTERRUPTED, as_json)
         except (typer.Exit, typer.Abort, _WrongArguments):
             raise
         except InvariantViolation as error:

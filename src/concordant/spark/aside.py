@@ -42,8 +42,8 @@ class Stop:
             raise KeyboardInterrupt
 
 
-def aside(work: Callable[[Stop], _R]) -> _R:
-    """Do the work, given the means to hear of an interruption."""
+def aside(work: Callable[[Stop], _R], *, stopping: Callable[[], None] = lambda: None) -> _R:
+    """Do the work, given the means to hear of an interruption; `stopping` hears of one, too."""
     stop, begun, done = Stop(), Event(), Future[_R]()
 
     def run() -> None:
@@ -60,6 +60,7 @@ def aside(work: Callable[[Stop], _R]) -> _R:
             pass
         return done.result()
     except KeyboardInterrupt:
+        stopping()
         stop.ask()
         while wait([done], timeout=_AGAIN_SECONDS).not_done:
             stop.ask()

@@ -81,6 +81,9 @@ class Streaming(msgspec.Struct):
     at_end: Literal["wait", "release"] = "wait"
     """When an available-now run has read everything: keep what waits, or release it for good."""
     batches_max: int | None = None
+    relations_max: int | None = None
+    time_max: str | None = None
+    """A run stops when it has done so much or so long, and the next goes on."""
     adapter: Literal["files", "store"] = "files"
     buckets: int | None = None
     """Parts that the state is kept in, and the most tasks there can be; chosen by the cores."""
@@ -271,6 +274,7 @@ _NUMBERS = {
     "rows": (1, 10_000),
     "buckets": (1, 4096),
     "batches_max": (1, 10**9),
+    "relations_max": (1, 10**15),
 }
 
 
@@ -380,6 +384,9 @@ def _check_stream(stream: Streaming, master: str, said: Mapping[str, Any]) -> No
         release_of_stream(stream)
     with _in("stream, trigger"):
         trigger_of(stream)
+    if stream.time_max is not None:
+        with _in("stream, time_max"):
+            duration_us(stream.time_max, "time_max")
     if master.startswith("sc://"):
         raise UsageError(
             "stream: a pipeline that streams does not run through Spark Connect, whose server "

@@ -8,7 +8,7 @@ checkpoint.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -23,6 +23,7 @@ from concordant.model.subscription import Subscription
 from concordant.spark.aside import Stop
 from concordant.spark.asked import ask
 from concordant.spark.checkpoint import Commit
+from concordant.spark.limits import Done, Enough, Limits
 from concordant.spark.monitor import Monitor, Told, rows_read
 from concordant.spark.outputs import (
     Owner,
@@ -35,6 +36,7 @@ from concordant.spark.outputs import (
 from concordant.spark.pipeline import (
     Pipeline,
     Source,
+    Streaming,
     questions_of,
     release_of_stream,
     trigger_of,
@@ -43,8 +45,9 @@ from concordant.spark.schema import Input, read_schema
 from concordant.spark.session import FAILURES, explained
 from concordant.spark.sinks import Delivery, Show, counted
 from concordant.spark.sources import open_source
-from concordant.spark.step import OVER_BUDGET, RELATIONS
+from concordant.spark.step import EVENTS_OF, OVER_BUDGET, RELATIONS
 from concordant.spark.streaming import Stream, open_stream
+from concordant.spark.tasks import watched
 
 _POLL_SECONDS = 0.5
 
@@ -64,7 +67,16 @@ class Report:
     """Sets of subscriptions: a row goes to a kernel of each that can use it."""
     counts: dict[str, int] = field(default_factory=dict)
     """Totals since the checkpoint began."""
+    before: dict[str, int] = field(default_factory=dict)
+    """The same when this run began."""
+    read_before: int | None = 0
+    subscriptions: list[str] = field(default_factory=list)
+    topics: list[str] = field(default_factory=list)
+    """Those that the subscriptions read."""
     batches: int = 0
+    """Micro-batches since the checkpoint began."""
+    ended: str = ""
+    """Which limit ended the run, if one did."""
     promises: list[str] = field(default_factory=list)
     guarantees: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     """By subscription: the properties it keeps and those it loses."""
@@ -72,21 +84,32 @@ class Report:
 
     @property
     def relations(self) -> dict[str, int]:
-        """Relations by subscription."""
-        return self._by_subscription(RELATIONS)
+        """Relations by subscription, since the checkpoint began."""
+        return {**dict.fromkeys(self.subscriptions, 0), **_by_name(RELATIONS, self.counts)}
+
+    @property
+    def relations_now(self) -> dict[str, int]:
+        """Relations by subscription, of this run."""
+        before = _by_name(RELATIONS, self.before)
+        return {name: number - before.get(name, 0) for name, number in self.relations.items()}
 
     @property
     def long_searches(self) -> dict[str, int]:
         """Searches over the budget, by subscription."""
-        return {name: n for name, n in self._by_subscription(OVER_BUDGET).items() if n}
+        return {name: n for name, n in _by_name(OVER_BUDGET, self.counts).items() if n}
 
-    def _by_subscription(self, prefix: str) -> dict[str, int]:
-        found = {
-            key.removeprefix(prefix): number
-            for key, number in self.counts.items()
-            if key.startswith(prefix)
-        }
-        return dict(sorted(found.items()))
+    @property
+    def unheard(self) -> list[str]:
+        """Topics that are read, and of which no event came that somebody can use."""
+        heard = _by_name(EVENTS_OF, self.counts)
+        return [one for one in self.topics if not heard.get(one)]
+
+    @property
+    def rate(self) -> float:
+        """Rows in a second of this run, as far as they are known; else events."""
+        if self.read is not None and self.read_before is not None:
+            return (self.read - self.read_before) / self.seconds
+        return (self.counts.get("events", 0) - self.before.get("events", 0)) / self.seconds
 
     @property
     def set_aside(self) -> dict[str, int]:
@@ -102,6 +125,14 @@ class Report:
         return self.read - sum(used) - sum(self.set_aside.values())
 
 
+def _by_name(prefix: str, counts: Mapping[str, int]) -> dict[str, int]:
+    """Those counts that are one for each name."""
+    found = {
+        key.removeprefix(prefix): number for key, number in counts.items() if key.startswith(prefix)
+    }
+    return dict(sorted(found.items()))
+
+
 def run_pipeline(
     pipeline: Pipeline,
     session: Any,
@@ -114,13 +145,15 @@ def run_pipeline(
     """Run a pipeline to its end, or until `stop` is asked for."""
     started = monotonic()
     report = Report(pipeline.name)
+    report.subscriptions = [one.name for one in questions_of(pipeline)]
     try:
         inputs = [
             _input(session, pipeline, source, number, generate)
             for number, source in enumerate(pipeline.source, 1)
         ]
         if pipeline.stream is None:
-            _run_tables(pipeline, inputs, report, show)
+            with watched(session, told):
+                _run_tables(pipeline, inputs, report, show)
         else:
             _run_stream(pipeline, inputs, report, show, told, stop or Stop())
     except FAILURES as error:
@@ -175,6 +208,7 @@ def _run_tables(pipeline: Pipeline, inputs: list[Input], report: Report, show: S
         answers.unpersist()
     report.batches = 1
     report.set_count = len(asked.job.sets)
+    report.topics = [one.name for one in asked.job.topics]
     if all(source.kind != "kafka" for source in pipeline.source):
         report.read = sum(one.frame.count() for one in inputs)
     report.promises = [
@@ -197,7 +231,13 @@ def _run_stream(
     folder = Path(pipeline.at(settings.checkpoint))
 
     def deliver(answers: Any, number: int) -> None:
+        if limits.reached(done(), monotonic()):
+            raise Enough
         delivery(answers, number)
+
+    def done() -> Done:
+        last = stream.checkpoint.last()
+        return Done.of(last.batch, last.counts) if last else Done()
 
     stream = open_stream(
         inputs,
@@ -218,17 +258,23 @@ def _run_stream(
     monitor = Monitor(folder, told)
     session.streams.addListener(monitor)
     before = stream.checkpoint.last()
+    report.before = dict(before.counts) if before else {}
+    report.read_before = rows_read(folder, before.step) if before is not None else 0
+    limits = Limits(settings, done(), monotonic())
     try:
-        complete = _await(stream, pipeline, before.batch if before else -1, monitor, stop)
+        report.ended = _await(
+            stream, settings, lambda: limits.reached(done(), monotonic()), monitor, stop
+        )
     finally:
         with contextlib.suppress(PySparkException):
             session.streams.removeListener(monitor)
-    if complete and settings.at_end == "release" and settings.trigger == "available-now":
+    if not report.ended and settings.at_end == "release" and settings.trigger == "available-now":
         stream.finish()
     monitor.hear_ends()
     last = stream.checkpoint.last()
     report.batches = last.batch + 1 if last else 0
     report.set_count = len(stream.asked.job.sets)
+    report.topics = [one.name for one in stream.asked.job.topics]
     report.read = rows_read(folder, last.step) if last is not None else 0
     report.counts = dict(last.counts) if last else {}
     report.promises = [*_promises(str(release)), *_released(last)]
@@ -240,25 +286,30 @@ def _claim(pipeline: Pipeline, owner: Owner) -> None:
             claim(Path(one.path), owner, overwrite=one.overwrite)
 
 
-def _await(stream: Stream, pipeline: Pipeline, before: int, monitor: Monitor, stop: Stop) -> bool:
-    """Wait until the stream is to stop; has it read all input?"""
-    settings = pipeline.stream
-    assert settings is not None
+def _await(
+    stream: Stream,
+    settings: Streaming,
+    enough: Callable[[], str],
+    monitor: Monitor,
+    stop: Stop,
+) -> str:
+    """Wait until the stream has read everything, or a limit is reached: which one."""
     query = stream.start(trigger_of(settings))
     monitor.hear_ends()  # one that a killed run had begun
+    ended = ""
     try:
-        while not query.awaitTermination(_POLL_SECONDS):
+        while not ended and not query.awaitTermination(_POLL_SECONDS):
             stop.check()
-            last = stream.checkpoint.last()
-            if settings.batches_max and last and last.batch - before >= settings.batches_max:
-                _stop(query, monitor)
-                return False
-    except BaseException:
+            if not query.status["isTriggerActive"]:  # one that runs is done, and ends it itself
+                ended = enough()
+    except BaseException as error:
         with contextlib.suppress(Exception):  # what ended it is told, not what came of that
             _stop(query, monitor)
+        if Enough.__name__ in str(error) and isinstance(error, PySparkException):
+            return enough()
         raise
     _stop(query, monitor)
-    return True
+    return ended
 
 
 def _stop(query: Any, monitor: Monitor) -> None:

@@ -55,6 +55,9 @@ RELATIONS = "relations of "
 """Before the name of a subscription: how a count of its relations is called."""
 
 
+EVENTS_OF = "events of "
+"""Before the name of a topic: how a count of its events is called."""
+
 OVER_BUDGET = "over_budget of "
 """Before the name of a subscription: how a count of its long searches is called."""
 
@@ -104,6 +107,9 @@ class Bucket:
         if len(batch):
             found = self._kernel(index).step(batch)
             self.counts["events"] += len(batch)
+            for code, count in enumerate(np.bincount(batch.topic).tolist()):
+                if count:
+                    self.counts[f"{EVENTS_OF}{batch.topic_names[code]}"] += count
             table = self._heard(found_table(self.job, found))
             if table.num_rows:
                 self._count(found)

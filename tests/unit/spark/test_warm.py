@@ -80,6 +80,7 @@ def test_a_bucket_tells_what_it_did_since_the_last_time() -> None:
     state, _ = stepped(bucket, 5, 3, start=1)
     assert bucket.told(state) == {
         "events": 2,
+        "events of T": 2,
         "state_bytes": len(state),
         "held": 0,
         "capped": 0,

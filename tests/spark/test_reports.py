@@ -1,0 +1,115 @@
+"""What a run tells: its own share, what was never heard of, and how far it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from concordant.cli.run import _warnings
+from concordant.local import correlate as local
+from concordant.spark.pipeline import read_pipeline
+from concordant.spark.run import Report, run_pipeline
+
+QUESTION = "up: T[1].v < T[2].v consume matched partition by k\\nnone: U then V"
+ROWS = [
+    {"topic": "T", "source": "s", "seq": i, "time": i * 1_000, "k": i % 3, "v": i * 7 % 11}
+    for i in range(60)
+]
+EXPECTED = [list(one.event_ids) for one in local(ROWS, QUESTION.split("\\n")[0])]
+
+
+def pipeline(folder: Path, stream: str = "") -> Path:
+    (folder / "in").mkdir()
+    for number in range(4):
+        rows = pa.Table.from_pylist(ROWS[number * 15 : number * 15 + 15])
+        file = folder / "in" / f"{number}.parquet"
+        pq.write_table(rows, file)
+        os.utime(file, (1_000_000 + number, 1_000_000 + number))  # Spark takes the oldest first
+    path = folder / "pipe.toml"
+    path.write_text(
+        f'[question]\nsubscriptions = "{QUESTION}"\n[[source]]\nkind = "parquet"\npath = "in"\n'
+        f'[[sink]]\nkind = "jsonl"\npath = "out"\n{stream}'
+    )
+    return path
+
+
+def run(spark: Any, path: Path, told: list[dict[str, Any]] | None = None) -> Report:
+    return run_pipeline(
+        read_pipeline(path),
+        spark,
+        generate=lambda source: source.path,
+        show=lambda rows: None,
+        told=lambda line: None if told is None else told.append(line),
+    )
+
+
+def found(folder: Path) -> list[list[str]]:
+    texts = [path.read_text() for path in sorted((folder / "out").glob("[0-9]*.jsonl"))]
+    return [json.loads(line)["events"] for text in texts for line in text.splitlines()]
+
+
+STREAM = """
+[stream]
+checkpoint = "checkpoint"
+release = "frontier"
+at_end = "release"
+buckets = 1
+"""
+
+
+@pytest.mark.parametrize("limit", ["batches_max = 1", "relations_max = 1", 'time_max = "1 us"'])
+def test_a_limit_ends_a_run_between_micro_batches_and_the_next_goes_on(
+    spark: Any, tmp_path: Path, limit: str
+) -> None:
+    path = pipeline(tmp_path, STREAM + limit)
+    first = run(spark, path)
+    assert first.ended == limit.replace('"', "'")
+    if "time" in limit:
+        assert first.batches == 0 and not found(tmp_path)
+    else:
+        assert first.batches < 4
+        second = run(spark, path)
+        assert second.before == first.counts and second.batches > first.batches
+        assert sum(second.relations_now.values()) == (
+            second.relations["up"] - first.relations["up"]
+        )
+    path.write_text(path.read_text().replace(limit, ""))
+    last = run(spark, path)
+    assert not last.ended
+    assert found(tmp_path) == EXPECTED
+    assert last.relations == {"up": len(EXPECTED), "none": 0}
+
+
+def test_topics_that_nobody_heard_of_and_late_events_are_warned_of(
+    spark: Any, tmp_path: Path
+) -> None:
+    path = pipeline(tmp_path, STREAM.replace("frontier", "watermark 1 ms"))
+    late = {**ROWS[0], "source": "z", "seq": 900}
+    report = run(spark, path)
+    assert report.unheard == ["U", "V"]
+    pq.write_table(pa.Table.from_pylist([late]), tmp_path / "in" / "9.parquet")
+    report = run(spark, path)
+    told = _warnings(report)
+    assert "of 'U', 'V': is the name right?" in told[0]
+    assert told[1].startswith("1 events came too late")
+    assert (report.read, report.read_before) == (61, 60)
+    assert report.rate < 61 / report.seconds
+
+
+def test_a_job_over_tables_says_how_many_tasks_are_done(spark: Any, tmp_path: Path) -> None:
+    path = pipeline(tmp_path)
+    shutil.rmtree(tmp_path / "in")
+    rows = [{**row, "seq": i, "time": i} for i, row in enumerate(ROWS * 5_000)]
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in" / "0.parquet")
+    told: list[dict[str, Any]] = []
+    report = run(spark, path, told)
+    assert report.read == len(rows)
+    assert told and all(0 <= one["tasks_done"] <= one["tasks"] for one in told)
