@@ -16,7 +16,7 @@ from typing import Any
 
 from concordant.spark.asked import ask
 from concordant.spark.csv import integer_of
-from concordant.spark.scan import Scan
+from concordant.spark.readable import Scan
 
 
 def _listed(text: str) -> list[str]:

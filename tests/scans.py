@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 from concordant.model.kind import format_instant
 from concordant.spark import csv
 from concordant.spark.job import Job
-from concordant.spark.scan import Files, rows_of
+from concordant.spark.readable import Files
+from concordant.spark.scan import rows_of
 from concordant.spark.step import Bucket, in_total_order
 from concordant.spark.unchanged import looked_at
 from tests.buckets import Summary, job_of, summaries

@@ -488,9 +488,9 @@ def test_what_workers_would_have_to_hold_is_bounded(
         spark.createDataFrame([("A", "x", 1, 1)], _SCHEMA).toArrow(), tmp_path / "rows.parquet"
     )
     written = spark.read.parquet(str(tmp_path / "rows.parquet"))
-    monkeypatch.setattr("concordant.spark.scan.BYTES_MAX", 0)
+    monkeypatch.setattr("concordant.spark.readable.BYTES_MAX", 0)
     assert "that workers would hold" in explain(written, "A")
-    monkeypatch.setattr("concordant.spark.scan.TASK_COUNT_MAX", 1)
+    monkeypatch.setattr("concordant.spark.readable.TASK_COUNT_MAX", 1)
     assert "would each read every file" in explain(written, "A partition by source")
-    monkeypatch.setattr("concordant.spark.scan.FILE_COUNT_MAX", 0)
+    monkeypatch.setattr("concordant.spark.readable.FILE_COUNT_MAX", 0)
     assert "1 files are more than 0" in explain(written, "A")

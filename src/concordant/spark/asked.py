@@ -21,8 +21,8 @@ from concordant.model.emission import emitters
 from concordant.spark import batch
 from concordant.spark.job import Job, Selected, make_job, read_by
 from concordant.spark.normalise import travelling
+from concordant.spark.readable import Scan, scan_of
 from concordant.spark.release import Release, duration_us, release_of
-from concordant.spark.scan import Scan, scan_of
 from concordant.spark.scan import answers_of as scanned
 from concordant.spark.schema import Input, read_schema, topics_of
 

@@ -17,7 +17,7 @@ from concordant.files.subscriptions import Question
 from concordant.spark import state_store
 from concordant.spark.asked import Events, Options, called
 from concordant.spark.job import Job, SlotColumn
-from concordant.spark.scan import Scan
+from concordant.spark.readable import Scan
 from concordant.spark.step import OVER_BUDGET
 
 COUNTS = ("events", "bad", "late", "repeated", "capped")

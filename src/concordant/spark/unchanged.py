@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from concordant.correlate.columns import Array
 from concordant.errors import UsageError
@@ -20,6 +21,7 @@ BLOCK = 1 << 22
 """Bytes that are read at once; a longer line makes the block longer."""
 
 _FEED = b"\n"
+_HINT = "make the DataFrame anew, from files that are whole and stay as they are"
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,19 @@ def looked_at(path: str) -> Unchanged:
     return Unchanged(path, status.st_size, status.st_mtime_ns)
 
 
+@contextmanager
+def told(path: str) -> Iterator[None]:
+    """What is wrong with a file that Spark has seen is told with its path."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise UsageError(f"{path} is gone since the DataFrame was made", hint=_HINT) from None
+    except (OSError, pa.ArrowInvalid) as error:
+        raise UsageError(f"{path} cannot be read: {error}", hint=_HINT) from error
+
+
 def _changed(path: str) -> UsageError:
     return UsageError(
         f"{path} has changed since it was looked at",
-        hint="make the DataFrame anew, from files that stay as they are",
+        hint=_HINT,
     )

@@ -13,7 +13,8 @@ from concordant.model.kind import Kind
 from concordant.model.topic import Topic
 from concordant.spark import scan
 from concordant.spark.job import make_job
-from concordant.spark.scan import Files, rows_of
+from concordant.spark.readable import Files
+from concordant.spark.scan import rows_of
 from concordant.spark.step import in_total_order
 from concordant.spark.unchanged import Unchanged
 
