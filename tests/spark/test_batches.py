@@ -64,3 +64,16 @@ def test_what_the_local_engine_warns_of_is_told_by_spark_too(
 
 def _shown(one: Relation) -> tuple[Any, ...]:
     return one.id, one.position, one.at, one.event_ids
+
+
+def test_times_beyond_the_years_of_python_are_numbers_like_others(spark: Any) -> None:
+    rows = [
+        {"topic": "A", "source": "s", "seq": number, "time": 1_700_000_000_000_000_000 + number}
+        for number in range(2)
+    ]
+    batch = read_events(rows)
+    subscriptions = read_subscriptions("A[1] then A[2]")
+    expected = list(correlate_batch(batch, plan_for(batch, subscriptions)))
+    relations, _ = correlate_on(spark, batch, subscriptions)
+    assert [_shown(one) for one in relations] == [_shown(one) for one in expected]
+    assert relations

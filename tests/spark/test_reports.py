@@ -113,3 +113,29 @@ def test_a_job_over_tables_says_how_many_tasks_are_done(spark: Any, tmp_path: Pa
     report = run(spark, path, told)
     assert report.read == len(rows)
     assert told and all(0 <= one["tasks_done"] <= one["tasks"] for one in told)
+
+
+def test_relations_of_far_times_are_written_and_shown(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    nanoseconds = 1_700_000_000_000_000_000
+    rows = [
+        {"topic": "T", "source": "s", "seq": i, "time": nanoseconds + i, "v": i} for i in range(2)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in" / "0.parquet")
+    path = tmp_path / "pipe.toml"
+    path.write_text(
+        '[question]\nsubscriptions = "T[1].v < T[2].v"\n'
+        '[[source]]\nkind = "parquet"\npath = "in"\n'
+        '[[sink]]\nkind = "jsonl"\npath = "out"\n[[sink]]\nkind = "table"\n'
+    )
+    shown: list[dict[str, Any]] = []
+    run_pipeline(
+        read_pipeline(path),
+        spark,
+        generate=lambda source: source.path,
+        show=shown.extend,
+        told=lambda line: None,
+    )
+    assert found(tmp_path) == [["s:0", "s:1"]]
+    assert [one["events"] for one in shown] == [["s:0", "s:1"]]
+    assert "55840" in shown[0]["at"]

@@ -120,8 +120,8 @@ def _generated(pipeline: Pipeline, source: Source) -> str:
     """The folder of a generated market day; made once, and again only if it should differ."""
     from concordant.evaluate.market_files import market_folder
 
-    path = source.path or f"out/{pipeline.name}/events"
-    return market_folder(Path(pipeline.at(path)), events=source.events, seed=source.seed)
+    path = pipeline.at(source.path or pipeline.generated)
+    return market_folder(Path(path), events=source.events, seed=source.seed)
 
 
 @contextlib.contextmanager
@@ -167,8 +167,8 @@ def _shown(rows: list[dict[str, Any]]) -> None:
             row["subscription"],
             ", ".join(str(one) for one in row["key"]),
             str(row["position"]),
-            f"{row['at']:%Y-%m-%d %H:%M:%S}",
-            " ".join(event["id"] for event in row["events"]),
+            row["at"],
+            " ".join(row["events"]),
         )
     terminal.out.print(table)
 

@@ -44,7 +44,7 @@ def correlate_on(
     A slip is told in the words of the local engine.
     """
     with _answers(session, batch, subscriptions, question) as answers:
-        rows = answers.toArrow().to_pylist()
+        rows = _with_numbers(answers.toArrow()).to_pylist()
     counts: Counter[str] = Counter()
     for row in rows:
         if row["what"] is not None:
@@ -83,6 +83,16 @@ def _counters(
     return found
 
 
+def _with_numbers(answers: Any) -> Any:
+    """Answers with times as microseconds: those of Python end with the year 9999."""
+    events = answers.schema.field("events").type.value_type
+    fields = [f.with_type(pa.int64()) if f.name == "time" else f for f in events]
+    for name, type_ in (("at", pa.int64()), ("events", pa.list_(pa.struct(fields)))):
+        column = answers.column(name).cast(type_)
+        answers = answers.set_column(answers.schema.get_field_index(name), name, column)
+    return answers
+
+
 def _place(row: dict[str, Any]) -> tuple[Any, ...]:
     """Where a relation stands in the order of delivery."""
     tie = row["tie"]
@@ -114,13 +124,8 @@ def _relation(row: dict[str, Any]) -> Relation:
         ordinal,
         row["position"],
         tuple(
-            Event(one["topic"], one["source"], one["seq"], _micros(one["time"]), {}, one["id"])
+            Event(one["topic"], one["source"], one["seq"], one["time"], {}, one["id"])
             for one in row["events"]
         ),
-        OrderKey(_micros(row["at"]), tie["source"], tie["seq"]),
+        OrderKey(row["at"], tie["source"], tie["seq"]),
     )
-
-
-def _micros(moment: Any) -> int:
-    found: int = pa.scalar(moment, pa.timestamp("us", "UTC")).cast(pa.int64()).as_py()
-    return found

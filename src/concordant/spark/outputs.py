@@ -20,7 +20,7 @@ from concordant.files.atomic import atomic_output
 
 OWNER = "_concordant.json"
 
-_RESULTS = re.compile(r"batch=\d+|\d+\.jsonl|\.[0-9a-f]+\.(?:\d+\.jsonl|_concordant\.json)")
+_RESULTS = re.compile(r"batch=\d+|\d{20}\.jsonl|\.[0-9a-f]+\.(?:\d{20}\.jsonl|_concordant\.json)")
 """Names of what sinks write, also of what a crash left unfinished."""
 
 
@@ -81,14 +81,19 @@ def claim(folder: Path, owner: Owner, *, overwrite: bool) -> None:
             hint="give results a folder of their own",
             place=str(folder),
         )
-    if not overwrite and any(not name.startswith(".") for name in names - {OWNER}):
-        whose = str(before) if before else "a pipeline that left no name"
-        raise UsageError(
-            f"the folder holds results of {whose}, and this is {owner}",
-            hint="give another path, or replace what is there: overwrite = true",
-            place=str(folder),
-        )
-    (folder / OWNER).unlink(missing_ok=True)
+    if any(not name.startswith(".") for name in names - {OWNER}):
+        if before is None:
+            raise UsageError(
+                f"the folder holds what looks like results, but not whose they are ({OWNER})",
+                hint="give another path, or remove what is there",
+                place=str(folder),
+            )
+        if not overwrite:
+            raise UsageError(
+                f"the folder holds results of {before}, and this is {owner}",
+                hint="give another path, or replace what is there: overwrite = true",
+                place=str(folder),
+            )
     leave_only((), folder)
     _write(folder / OWNER, owner)
 

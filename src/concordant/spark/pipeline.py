@@ -143,6 +143,11 @@ class Pipeline(_File):
     folder: str = ""
     """Where relative paths begin: the folder of the file, set by the reader."""
 
+    @property
+    def generated(self) -> str:
+        """Where the events of a generator lie whose path is not said."""
+        return f"out/{self.name}/events"
+
     def at(self, path: str) -> str:
         """A path of the file; relative ones begin where the file lies."""
         return path if re.match(r"\w+://", path) else os.path.normpath(Path(self.folder) / path)
@@ -295,6 +300,12 @@ def _check(pipeline: Pipeline, raw: Mapping[str, Any]) -> None:
         _check_kind(f"sink {number}", sink.kind, said, _SINK_KEYS)
         needed = [one for one in ("path", "servers", "kafka_topic") if one in _SINK_KEYS[sink.kind]]
         _check_given(f"sink {number}", sink, needed)
+        if sink.kind == "jsonl" and "://" in sink.path:
+            raise UsageError(
+                f"sink {number}, path: JSON Lines are written by this process, into a folder that "
+                "it sees",
+                hint="give such a folder, or write Parquet, which Spark writes anywhere",
+            )
     _refuse_shared(pipeline)
     if pipeline.bad.unique is not None:
         with _in("bad, unique"):
@@ -380,6 +391,12 @@ def _check_stream(stream: Streaming, master: str, said: Mapping[str, Any]) -> No
     _check_numbers("stream", said)
     if not stream.checkpoint:
         raise UsageError("stream, checkpoint: it is a folder", hint='checkpoint = "out/checkpoint"')
+    if "://" in stream.checkpoint:
+        raise UsageError(
+            "stream, checkpoint: it is a folder that this process and all workers see, and no "
+            "address",
+            hint='mount shared storage, and give the folder: checkpoint = "/mnt/…/checkpoint"',
+        )
     with _in("stream, release"):
         release_of_stream(stream)
     with _in("stream, trigger"):
@@ -413,9 +430,9 @@ def _refuse_shared(pipeline: Pipeline) -> None:
         taken.append(("the checkpoint", pipeline.at(pipeline.stream.checkpoint)))
     written = len(taken)
     taken += [
-        (f"source {number}", pipeline.at(one.path))
+        (f"source {number}", pipeline.at(one.path or pipeline.generated))
         for number, one in enumerate(pipeline.source, 1)
-        if one.path
+        if one.path or one.kind == "generator"
     ]
     for place, (what, path) in enumerate(taken[:written]):
         for other, there in taken[place + 1 :]:

@@ -28,6 +28,8 @@ Show = Callable[[list[dict[str, Any]]], None]
 
 Counted = dict[str, int]
 
+_EVENT_IDS = "transform(events, event -> event.id) as events"
+
 
 def relation_line(row: Any) -> str:
     """One relation as the line of JSON that `concordant correlate` prints."""
@@ -39,7 +41,7 @@ def relation_line(row: Any) -> str:
     if key:
         line["key"] = msgspec.Raw(key.encode())
     line["position"] = row["position"]
-    line["events"] = [event["id"] for event in row["events"]]
+    line["events"] = row["events"]
     return msgspec.json.encode(line).decode()
 
 
@@ -92,7 +94,8 @@ class Delivery:
     def jsonl(self, sink: Sink, found: DataFrame, batch: int) -> None:
         folder = Path(self._pipeline.at(sink.path))
         folder.mkdir(parents=True, exist_ok=True)
-        rows = found.orderBy(*self._order).toLocalIterator()
+        shown = ["subscription", "conjunction", "id", "position", _EVENT_IDS]
+        rows = found.orderBy(*self._order).selectExpr(*shown).toLocalIterator()
         with (
             atomic_output(folder / name_of(sink.kind, batch), overwrite=True) as temporary,
             temporary.open("w", encoding="utf-8", newline="\n") as stream,
@@ -101,8 +104,10 @@ class Delivery:
 
     def table(self, sink: Sink, found: DataFrame, batch: int) -> None:
         del batch
-        rows = found.orderBy(*self._order).limit(sink.rows).collect()
-        self._show([row.asDict(recursive=True) for row in rows])
+        at = "date_format(at, 'yyyy-MM-dd HH:mm:ss') as at"
+        shown = ["subscription", "key", "position", at, _EVENT_IDS]
+        rows = found.orderBy(*self._order).limit(sink.rows).selectExpr(*shown).collect()
+        self._show([row.asDict() for row in rows])
 
     def kafka(self, sink: Sink, found: DataFrame, batch: int) -> None:
         """The relations of one subscription and partition value share a key, and keep their order.

@@ -52,10 +52,20 @@ def test_what_a_crash_left_unfinished_is_in_nobody_s_way(tmp_path: Path) -> None
     assert names(tmp_path) == {OWNER}
 
 
-def test_results_without_a_name_are_somebody_s(tmp_path: Path) -> None:
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_results_without_a_name_are_somebody_s(tmp_path: Path, overwrite: bool) -> None:
     (tmp_path / "batch=0").mkdir()
-    with pytest.raises(UsageError, match="left no name"):
-        claim(tmp_path, MINE, overwrite=False)
+    with pytest.raises(UsageError, match="not whose they are"):
+        claim(tmp_path, MINE, overwrite=overwrite)
+    assert names(tmp_path) == {"batch=0"}
+
+
+def test_a_file_that_only_looks_like_ours_is_never_removed(tmp_path: Path) -> None:
+    (tmp_path / "20260301.jsonl").write_text("x")
+    with pytest.raises(UsageError, match="no result of a pipeline"):
+        claim(tmp_path, MINE, overwrite=True)
+    leave_only((), tmp_path)
+    assert names(tmp_path) == {"20260301.jsonl"}
 
 
 def test_what_is_no_result_is_never_removed(tmp_path: Path) -> None:

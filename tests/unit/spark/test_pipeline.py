@@ -79,6 +79,13 @@ def test_a_good_file_gives_a_pipeline_with_paths_beside_it(tmp_path: Path) -> No
             "sink 2 and source 1 lie in one folder",
         ),
         (
+            GOOD + '[[source]]\nkind = "generator"\ntopic = "Q"\n'
+            '[[sink]]\nkind = "jsonl"\npath = "out/pipe/events/more"\n',
+            "sink 2 and source 2 lie in one folder",
+        ),
+        (GOOD + '[[sink]]\nkind = "jsonl"\npath = "s3://b/out"\n', "a folder that it sees"),
+        (GOOD + STREAM.replace('"c"', '"hdfs://n/c"'), "it is a folder that this process"),
+        (
             GOOD + STREAM + '[bad]\npath = "./c"\n',
             "[bad] path and the checkpoint lie in one folder",
         ),
