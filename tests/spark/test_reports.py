@@ -13,7 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from concordant.cli.run import _warnings
+from concordant.errors import UsageError
 from concordant.local import correlate as local
+from concordant.spark.checkpoint import Checkpoint
 from concordant.spark.pipeline import read_pipeline
 from concordant.spark.run import Report, run_pipeline
 
@@ -85,6 +87,39 @@ def test_a_limit_ends_a_run_between_micro_batches_and_the_next_goes_on(
     assert not last.ended
     assert found(tmp_path) == EXPECTED
     assert last.relations == {"up": len(EXPECTED), "none": 0}
+
+
+def test_a_limit_that_the_last_micro_batch_reaches_ends_the_run_before_the_end_of_the_input(
+    spark: Any, tmp_path: Path
+) -> None:
+    path = pipeline(tmp_path, STREAM + "batches_max = 4")
+    first = run(spark, path)
+    assert first.ended == "batches_max = 4" and first.batches == 4
+    second = run(spark, path)
+    assert not second.ended
+    assert found(tmp_path) == EXPECTED
+
+
+def test_an_end_that_was_begun_is_completed_whatever_the_limit(spark: Any, tmp_path: Path) -> None:
+    path = pipeline(tmp_path, STREAM + "batches_max = 4")
+    run(spark, path)
+    checkpoint = Checkpoint(tmp_path / "checkpoint" / "concordant")
+    checkpoint.begin_end(4)  # a run was killed here
+    path.write_text(path.read_text().replace("batches_max = 4", 'time_max = "1 us"'))
+    run(spark, path)
+    last = checkpoint.last()
+    assert last is not None and last.is_end
+    assert found(tmp_path) == EXPECTED
+
+
+def test_a_failure_that_says_enough_is_no_limit(spark: Any, tmp_path: Path) -> None:
+    path = pipeline(tmp_path, STREAM)
+    row = {**ROWS[-1], "source": "NotEnoughReplicas", "time": None}
+    pq.write_table(pa.Table.from_pylist([ROWS[-1], row]), tmp_path / "in" / "9.parquet")
+    with pytest.raises(UsageError, match="event NotEnoughReplicas"):
+        run(spark, path)
+    last = Checkpoint(tmp_path / "checkpoint" / "concordant").last()
+    assert last is not None and not last.is_end
 
 
 def test_topics_that_nobody_heard_of_and_late_events_are_warned_of(

@@ -230,10 +230,17 @@ def _run_stream(
     release = release_of_stream(settings)
     folder = Path(pipeline.at(settings.checkpoint))
 
+    refused: list[str] = []
+
     def deliver(answers: Any, number: int) -> None:
-        if limits.reached(done(), monotonic()):
+        is_end = stream.checkpoint.begun_end() == number  # belongs to what was read
+        if not is_end and (limit := reached()):
+            refused.append(limit)
             raise Enough
         delivery(answers, number)
+
+    def reached() -> str:
+        return limits.reached(done(), monotonic())
 
     def done() -> Done:
         last = stream.checkpoint.last()
@@ -262,12 +269,11 @@ def _run_stream(
     report.read_before = rows_read(folder, before.step) if before is not None else 0
     limits = Limits(settings, done(), monotonic())
     try:
-        report.ended = _await(
-            stream, settings, lambda: limits.reached(done(), monotonic()), monitor, stop
-        )
+        _await(stream, settings, reached, refused, monitor, stop)
     finally:
         with contextlib.suppress(PySparkException):
             session.streams.removeListener(monitor)
+    report.ended = refused[0] if refused else reached()
     if not report.ended and settings.at_end == "release" and settings.trigger == "available-now":
         stream.finish()
     monitor.hear_ends()
@@ -289,27 +295,27 @@ def _claim(pipeline: Pipeline, owner: Owner) -> None:
 def _await(
     stream: Stream,
     settings: Streaming,
-    enough: Callable[[], str],
+    reached: Callable[[], str],
+    refused: Sequence[str],
     monitor: Monitor,
     stop: Stop,
-) -> str:
-    """Wait until the stream has read everything, or a limit is reached: which one."""
+) -> None:
+    """Wait until the stream has read everything, a limit is reached or refused a micro-batch."""
     query = stream.start(trigger_of(settings))
     monitor.hear_ends()  # one that a killed run had begun
-    ended = ""
     try:
-        while not ended and not query.awaitTermination(_POLL_SECONDS):
+        while not query.awaitTermination(_POLL_SECONDS):
             stop.check()
-            if not query.status["isTriggerActive"]:  # one that runs is done, and ends it itself
-                ended = enough()
+            # One that runs is done, and ends it itself.
+            if not query.status["isTriggerActive"] and reached():
+                break
     except BaseException as error:
         with contextlib.suppress(Exception):  # what ended it is told, not what came of that
             _stop(query, monitor)
-        if Enough.__name__ in str(error) and isinstance(error, PySparkException):
-            return enough()
-        raise
-    _stop(query, monitor)
-    return ended
+        if not refused or not isinstance(error, PySparkException):
+            raise
+    else:
+        _stop(query, monitor)
 
 
 def _stop(query: Any, monitor: Monitor) -> None:
