@@ -113,9 +113,9 @@ class Job:
 
         There is none either where Spark would take one column for another.
         """
-        if len(self.subscriptions) - len(self.muted) > 1:
+        if len(self.subscriptions) - len(self.muted) != 1:
             return ()
-        plan = self.whole_plan.subscriptions[0]
+        plan = next(one for one in self.whole_plan.subscriptions if one.name not in self.muted)
         places: dict[Slot, dict[int, int]] = {}
         for conjunction in plan.conjunctions:
             for place, slot in enumerate(conjunction.whole.slots):
