@@ -254,7 +254,9 @@ def _released(bucket: Bucket, table: Any, until_us: int) -> tuple[Any, Mapping[s
         both = pa.concat_tables([_held(bucket), table], promote_options="default")
         table = both.select(table.column_names)
     due = pa.compute.less(table.column(TIME), max(until_us, state.released_us))
-    due = pa.compute.fill_null(due, True)  # no time: told at once that it is no event
+    for name in (TIME, SOURCE, SEQ):  # one of them is missing: told at once that it is no event
+        if table.column(name).null_count:
+            due = pa.compute.or_kleene(due, table.column(name).is_null())
     ready, waiting = _parted(table, due)
     state.held = packed(waiting) if waiting.num_rows else b""
     state.held_count = waiting.num_rows

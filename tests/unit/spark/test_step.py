@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from concordant.errors import UsageError
@@ -15,6 +16,8 @@ from concordant.model.event import Event
 from concordant.model.kind import Kind
 from concordant.model.topic import Topic
 from concordant.spark.job import Job, make_job
+from concordant.spark.rows import row_schema
+from concordant.spark.state import unseal
 from concordant.spark.step import step
 from tests.buckets import rows_of, summaries
 
@@ -105,3 +108,12 @@ def test_a_state_is_opened_under_a_question_to_which_others_came() -> None:
     state, _ = step(before, None, rows(before, [Event("A", "s", 1, 1, {"k": 1})]))
     after = job_of("old: A then B\nnew: T", generations=[["old"], ["new"]])
     step(after, state, rows(after, []))
+
+
+@pytest.mark.parametrize("name", ["source", "seq", "time"])
+def test_a_row_without_its_place_is_told_at_once_and_waits_for_nobody(name: str) -> None:
+    job = job_of("old: A then B", skip_bad=True)
+    row = rows(job, [Event("A", "s", 1, 900, {"k": 1})]).to_pylist()[0] | {name: None}
+    state, answers = step(job, None, pa.Table.from_pylist([row], row_schema(job)), until_us=5)
+    assert answers.column("what").to_pylist() == ["bad"]
+    assert unseal(state).held_count == 0
