@@ -1,8 +1,9 @@
 """Ids that come again: events whose id was there shortly before, at another place in the order.
 
 A producer that sends twice gives the copy another offset and often another time. What a bucket
-remembers is bounded by time, so that it does not depend on how the input was cut or spread: an id
-is known until it was not there for the whole window. Pure: ids and times in, a mask out.
+remembers is bounded by time, so that it does not depend on how the input was cut: an id is known
+until it was not there for the whole window. In a log times may go back: there an id is known as
+long as nothing in its bucket is later by more than the window. Pure: ids and times in, a mask out.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ import pyarrow.compute as pc
 
 from concordant.correlate.columns import Array, Batch
 from concordant.files.write import array_of
-from concordant.model.kind import Kind
+from concordant.model.kind import INT_MIN, Kind
 from concordant.spark.rows import SEQ, SOURCE, TIME, own_ids
+
+_LATEST = b"latest"
+"""What the latest time is called beside what is saved."""
 
 
 class Seen:
@@ -27,10 +31,13 @@ class Seen:
         self._window_us = window_us
         self._ids = pa.array([], pa.string())
         self._time: Array = np.zeros(0, np.int64)
+        self._latest = INT_MIN
         if saved:
             table = pa.ipc.open_stream(pa.py_buffer(saved)).read_all().combine_chunks()
             self._ids = table.column(0).combine_chunks()
             self._time = table.column(1).to_numpy().copy()
+            told = (table.schema.metadata or {}).get(_LATEST)
+            self._latest = int(told or self._time.max(initial=INT_MIN))
 
     def again(self, ids: Any, time: Array) -> Array:
         """Which of these events have an id that was there within the window."""
@@ -40,18 +47,27 @@ class Seen:
         codes = both.dictionary_encode().indices.to_numpy()
         order = np.argsort(codes, kind="stable")
         same = codes[order][1:] == codes[order][:-1]
-        near = np.abs(times[order][1:] - times[order][:-1]) <= self._window_us
+        latest = np.maximum.accumulate(np.concatenate([[self._latest], times]))[1:]
+        before, now = times[order][:-1], times[order][1:]
+        near = (before >= self._since(latest)[order][1:]) & (now >= self._since(before))
         repeated = np.zeros(len(both), np.bool_)
         repeated[order[1:][same & near]] = True
         last = np.ones(len(both), np.bool_)
         last[order[:-1][same]] = False
-        last &= times >= times.max(initial=0) - self._window_us
+        if len(latest):
+            self._latest = int(latest[-1])
+            last &= times >= self._since(latest[-1:])
         self._ids, self._time = both.filter(pa.array(last)), times[last]
         return repeated[known:]
+
+    def _since(self, times: Array) -> Array:
+        """Where the window before each time begins."""
+        return np.maximum(times, INT_MIN + self._window_us) - self._window_us
 
     def save(self) -> bytes:
         """What is remembered, as bytes."""
         table = pa.table({"id": self._ids, "time": self._time})
+        table = table.replace_schema_metadata({_LATEST: str(self._latest)})
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)

@@ -50,6 +50,27 @@ def test_any_cut_finds_the_same() -> None:
         assert found == whole
 
 
+def test_ids_are_known_before_1970_as_well() -> None:
+    seen = Seen(10)
+    assert again(10, ("a", -100), seen=seen) == [False]
+    assert again(10, ("a", -95), ("b", -(2**63) + 1), seen=seen) == [True, False]
+
+
+def test_where_times_go_back_any_cut_finds_the_same_too() -> None:
+    assert again(10, ("a", 0), ("b", 1000), ("a", 1)) == [False, False, False]
+    assert again(10, ("b", 1000), ("b", 5), ("a", 0), ("a", 1)) == [False] * 4
+    rng = Random(5)
+    events = [(rng.choice("abcdefghij"), n + rng.randrange(-20, 20)) for n in range(300)]
+    whole = again(9, *events)
+    assert 0 < sum(whole) < len(whole)
+    for _ in range(50):
+        seen, found = Seen(9), []
+        for piece in pieces(rng, len(events)):
+            found += again(9, *events[piece], seen=seen)
+            seen = Seen(9, seen.save())
+        assert found == whole
+
+
 TOPICS = {"T": Topic("T", {"k": Kind.INT, "v": Kind.INT})}
 
 
