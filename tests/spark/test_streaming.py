@@ -107,6 +107,30 @@ def test_a_log_is_released_as_it_comes(spark: Any, tmp_path: Path) -> None:
     assert found
 
 
+@pytest.mark.parametrize("bucket_count", [1, 3])
+def test_what_a_log_says_again_does_not_depend_on_the_buckets(
+    spark: Any, tmp_path: Path, bucket_count: int
+) -> None:
+    rows = [row for row in ROWS if row["source"] == "a"]
+    early, whole = rows[1:30:3], [*rows[0:30:3], *rows[2:30:3], *rows[30:]]
+    write(tmp_path / "in", 20, rows=[*whole[:20], *early, *whole[20:]])
+    run = Run(spark, tmp_path, release="log", bucket_count=bucket_count, bad="skip")
+    found = run.go(finish=False)
+    assert run.counts["repeated"] == len(early)
+    assert found == expected(rows=sorted(whole, key=lambda row: row["seq"]))
+
+
+def test_a_second_source_of_a_log_is_noticed_in_whichever_bucket(
+    spark: Any, tmp_path: Path
+) -> None:
+    own = [row | {"topic": "T", "k": 1} for row in ROWS if row["source"] == "a"]
+    write(tmp_path / "in", 3, rows=[*own[:3], own[3] | {"source": "b", "k": 2}])
+    question = "up: T[1].v < T[2].v partition by k"
+    run = Run(spark, tmp_path, question, release="log", bucket_count=8)
+    with pytest.raises(StreamingQueryException, match="there are 'a' and 'b'"):
+        run.go(finish=False)
+
+
 def test_what_nobody_reads_has_happened_all_the_same(spark: Any, tmp_path: Path) -> None:
     rows = [row for row in ROWS if row["source"] == "a"]
     write(tmp_path / "in", 30, rows=rows)

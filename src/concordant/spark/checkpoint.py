@@ -76,7 +76,7 @@ class Commit(msgspec.Struct):
     run: str = ""
     """The run whose states are those of this step."""
     marks: dict[str, int] = {}
-    """How far each source is known to have come."""
+    """How far each source is known to have come: its latest time or, of a log, its last number."""
     until_us: int | None = None
     """What was released: events before this time."""
     counts: dict[str, int] = {}

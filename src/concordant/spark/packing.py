@@ -3,7 +3,7 @@
 Spark's shuffle handles every row by itself, and again on its way into Python. So the rows of a task
 are packed before it, an Arrow blob for each bucket, and unpacked behind it. How far the sources
 have come in these rows goes along to every bucket, which thereby knows of all tasks what it cannot
-see for itself. Knows Arrow, no Spark.
+see for itself: times, and of a log the last number. Knows Arrow, no Spark.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ import pyarrow as pa
 from concordant.spark.job import Job
 from concordant.spark.release import advanced
 from concordant.spark.rows import (
-    MARK,
-    SOURCE,
-    TIME,
-    TOPIC,
+    came,
     gathered,
+    is_event,
+    is_uniform,
     pack,
     row_schema,
     table_of,
@@ -49,19 +48,16 @@ def placed_schema(job: Job) -> Any:
     return pa.schema([(BUCKET, pa.int32()), *row_schema(job)])
 
 
-def packing(
-    packed_job: bytes, bucket_count: int, *, marked: bool
-) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """What a task does with its rows before the shuffle; `marked`: somebody wants to know how far
-    the sources have come."""
+def packing(packed_job: bytes, bucket_count: int) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """What a task does with its rows before the shuffle."""
 
     def run(batches: Iterable[Any]) -> Iterator[Any]:
-        schema = placed_schema(unpacked_job(packed_job))
+        job = unpacked_job(packed_job)
+        schema = placed_schema(job)
         marks: dict[str, int] = {}
         for group in gathered(batches, GROUP, GROUP_BYTES):
             rows = without_own_ids(table_of(group, schema))
-            if marked:
-                marks = advanced(marks, _came(rows))
+            marks = advanced(marks, came(rows, time_ordered=job.time_ordered))
             yield _batch(*_by_bucket(rows), b"")
         if marks:
             every = pa.array(range(bucket_count), pa.int32())
@@ -72,30 +68,9 @@ def packing(
     return run
 
 
-def _came(rows: Any) -> Iterator[tuple[str, int]]:
-    """How far each source has come in some rows."""
-    source, time = rows.column(SOURCE), rows.column(TIME)
-    if _is_uniform(source):
-        found = [(source[0].as_py(), pa.compute.max(time).as_py())]
-    else:
-        latest = rows.select([SOURCE, TIME]).group_by(SOURCE).aggregate([(TIME, "max")])
-        found = list(zip(*(latest.column(i).to_pylist() for i in (0, 1)), strict=True))
-    return (one for one in found if None not in one)
-
-
-def _is_uniform(column: Any) -> bool:
-    """Is it one value, or null, all the way?"""
-    if not len(column):
-        return False
-    if column.null_count:
-        return bool(column.null_count == len(column))
-    first, last = column[0], column[-1]
-    return bool(first == last) and pa.compute.all(pa.compute.equal(column, first)).as_py()
-
-
 def _by_bucket(rows: Any) -> tuple[Any, Any]:
     """The buckets that rows go to, and a blob for each; progress marks go nowhere."""
-    event = pa.compute.not_equal(pa.compute.fill_null(rows.column(TOPIC), 0), MARK)
+    event = is_event(rows)
     if not pa.compute.all(event).as_py():
         rows = rows.filter(event)
     numbers = rows.column(BUCKET).to_numpy()
@@ -115,7 +90,7 @@ def _by_bucket(rows: Any) -> tuple[Any, Any]:
 def taken(rows: Any, order: Any) -> Any:
     """Rows in an order; columns that say the same in every row stay as they are."""
     return pa.Table.from_arrays(
-        [one if _is_uniform(one) else one.take(order) for one in rows.columns], schema=rows.schema
+        [one if is_uniform(one) else one.take(order) for one in rows.columns], schema=rows.schema
     )
 
 

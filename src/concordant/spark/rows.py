@@ -126,6 +126,36 @@ def gathered(
         yield waiting
 
 
+def is_event(rows: Any) -> Any:
+    """Which rows are more than marks of progress."""
+    return pc.not_equal(pc.fill_null(rows.column(TOPIC), 0), MARK)
+
+
+def came(rows: Any, *, time_ordered: bool) -> Iterator[tuple[str, int]]:
+    """How far each source has come in some rows: its latest time or, of a log, its last number."""
+    by = TIME if time_ordered else SEQ
+    rows = rows.select([TOPIC, SOURCE, by])
+    if not time_ordered:  # who only marks progress may be beside the log
+        rows = rows.filter(is_event(rows))
+    source = rows.column(SOURCE)
+    if is_uniform(source):
+        found = [(source[0].as_py(), pc.max(rows.column(by)).as_py())]
+    else:
+        latest = rows.select([SOURCE, by]).group_by(SOURCE).aggregate([(by, "max")])
+        found = list(zip(*(latest.column(i).to_pylist() for i in (0, 1)), strict=True))
+    return (one for one in found if None not in one)
+
+
+def is_uniform(column: Any) -> bool:
+    """Is it one value, or null, all the way?"""
+    if not len(column):
+        return False
+    if column.null_count:
+        return bool(column.null_count == len(column))
+    first, last = column[0], column[-1]
+    return bool(first == last) and pc.all(pc.equal(column, first)).as_py()
+
+
 @dataclass(frozen=True)
 class Rejected:
     """A row that is no event, or no event any more: what is known of it, and why."""

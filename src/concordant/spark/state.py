@@ -39,9 +39,9 @@ class BucketState(msgspec.Struct):
     """Events before this time have been released: whoever comes now and is older is late."""
     source: str = ""
     last_seq: int = INT_MIN
-    """Of a log: its one source, and the last number released."""
+    """Of a log: its one source, and the last number released, in whichever bucket."""
     marks: dict[str, int] = {}
-    """How far each source is known to have come."""
+    """How far each source is known to have come: its latest time or, of a log, its last number."""
 
 
 def seal(state: BucketState) -> bytes:

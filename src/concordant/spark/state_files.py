@@ -40,7 +40,7 @@ def answers_of(
     numbers = rows.sparkSession.range(0, bucket_count, 1, 1)
     every = numbers.select(F.col("id").cast("int").alias(BUCKET))
     placed = rows.select(bucket(job, bucket_count).alias(BUCKET), "*")
-    pack = packing(job.packed, bucket_count, marked=release.mode != "log")
+    pack = packing(job.packed, bucket_count)
     whole = placed.mapInArrow(pack, PACKED_SCHEMA).unionByName(every, allowMissingColumns=True)
     tasks = min(bucket_count, rows.sparkSession.sparkContext.defaultParallelism)
     spread = whole.repartition(tasks, F.col(BUCKET) % tasks)
@@ -68,7 +68,7 @@ def _task(
         for number in sorted(came):
             opened = WARM.open(packed, checkpoint.read_state(number, before))
             rows = all_unpacked(opened.job, came.pop(number))
-            answers = advance(opened, rows, until_us=until_us)
+            answers = advance(opened, rows, until_us=until_us, marks=marks)
             state = opened.save()
             told = Told(opened.told(state), marks)
             checkpoint.write_state(number, step, run, state, told)

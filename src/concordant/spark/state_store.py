@@ -39,7 +39,7 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 def answers_of(rows: DataFrame, job: Job, release: Release, bucket_count: int) -> DataFrame:
     """The stream of answers to a stream of travelling rows."""
     placed = rows.select(bucket(job, bucket_count).alias(BUCKET), "*")
-    pack = packing(job.packed, bucket_count, marked=release.mode != "log")
+    pack = packing(job.packed, bucket_count)
     blobs = placed.mapInArrow(pack, PACKED_SCHEMA)
     found = blobs.groupBy(BUCKET).transformWithState(
         statefulProcessor=_Processor(job.packed, release, bucket_count),
@@ -87,7 +87,8 @@ class _Processor(StatefulProcessor):
         state.bucket_count = self._bucket_count
         state.marks = read_marks((one[MARKS] for one in came), state.marks)
         table = all_unpacked(opened.job, [one[ROWS] for one in came if one[ROWS]])
-        answers = advance(opened, table, until_us=self._release.until(state.marks))
+        until_us = self._release.until(state.marks)
+        answers = advance(opened, table, until_us=until_us, marks=state.marks)
         sealed = opened.save()
         self._state.update((sealed,))
         whole = pa.concat_tables([answers, counted(opened, sealed)])

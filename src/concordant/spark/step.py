@@ -21,7 +21,7 @@ from concordant.correlate.kernel import Kernel
 from concordant.errors import UsageError
 from concordant.files.arrow import texts_of
 from concordant.files.order import in_order
-from concordant.model.kind import INT_MAX
+from concordant.model.kind import INT_MAX, INT_MIN
 from concordant.spark.job import Job
 from concordant.spark.relations import answer_schema, found_table, rejected_table, told
 from concordant.spark.repeats import Seen, ids_by_key
@@ -35,6 +35,7 @@ from concordant.spark.rows import (
     UNREADABLE,
     Rejected,
     batch_of,
+    came,
     packed,
     unpacked,
 )
@@ -232,14 +233,21 @@ def step(
     return bucket.save(), answers
 
 
-def advance(bucket: Bucket, table: Any, *, until_us: int) -> Any:
-    """`step` on a bucket that is open; progress marks among the rows are no events."""
+def advance(
+    bucket: Bucket, table: Any, *, until_us: int, marks: Mapping[str, int] | None = None
+) -> Any:
+    """`step` on a bucket that is open; progress marks among the rows are no events.
+
+    `marks` say how far a log has come with this step in all buckets; None: there is no other.
+    """
     is_mark = pa.compute.fill_null(pa.compute.equal(table.column(TOPIC), MARK), False)
     _, table = _parted(table, is_mark)
     if bucket.job.time_ordered:
         released, late = _released(bucket, table, until_us)
     else:
-        released, late = _logged(bucket.state, table)
+        if marks is None:
+            marks = dict(came(table, time_ordered=False))
+        released, late = _logged(bucket.state, table, marks)
     found = [_told(bucket, late, what) for what, late in late.items() if late.num_rows]
     return pa.concat_tables([bucket.take(released), *found])
 
@@ -288,24 +296,24 @@ def _parted(table: Any, chosen: Any) -> tuple[Any, Any]:
     return table.filter(chosen), table.filter(pa.compute.invert(chosen))
 
 
-def _logged(state: BucketState, table: Any) -> tuple[Any, Mapping[str, Any]]:
+def _logged(
+    state: BucketState, table: Any, marks: Mapping[str, int]
+) -> tuple[Any, Mapping[str, Any]]:
     """A log's rows by number, and those whose number was released before."""
     table = _sorted(table, (SEQ,))
-    sources = table.column(SOURCE).unique().drop_null().to_pylist()
-    state.source = state.source or (min(sources) if sources else "")
-    foreign = [source for source in sources if source != state.source]
+    sources = {*marks, *table.column(SOURCE).unique().drop_null().to_pylist()}
+    state.source = state.source or min(sources, default="")
+    foreign = sorted(sources - {state.source})
     if foreign:
         raise UsageError(
             f"'log' takes the numbers of one source for the order, and there are "
             f"'{state.source}' and '{foreign[0]}'",
             hint="release by 'frontier' or 'watermark', or correlate each source on its own",
         )
-    seq = table.column(SEQ).fill_null(INT_MAX).to_numpy()
-    fresh = (seq > state.last_seq) | (seq == INT_MAX)
-    numbered = seq[fresh & (seq < INT_MAX)]
-    if len(numbered):
-        state.last_seq = max(state.last_seq, int(numbered.max()))
-    return table.filter(pa.array(fresh)), {"repeated": table.filter(pa.array(~fresh))}
+    fresh = pa.compute.fill_null(pa.compute.greater(table.column(SEQ), state.last_seq), True)
+    released, again = _parted(table, fresh)
+    state.last_seq = max(state.last_seq, *marks.values(), INT_MIN)
+    return released, {"repeated": again}
 
 
 def in_total_order(table: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -47,8 +48,8 @@ def placed(job: Job, seed: int, *, count: int, sources: list[str | None]) -> Any
     return pa.Table.from_pylist(rows, placed_schema(job))
 
 
-def sent(job: Job, table: Any, *, marked: bool = True) -> Iterator[tuple[int, Any, Any]]:
-    for batch in packing(job.packed, BUCKETS, marked=marked)(table.to_batches(max_chunksize=7)):
+def sent(job: Job, table: Any) -> Iterator[tuple[int, Any, Any]]:
+    for batch in packing(job.packed, BUCKETS)(table.to_batches(max_chunksize=7)):
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
@@ -90,9 +91,18 @@ def test_every_bucket_hears_how_far_every_source_has_come(
         assert read_marks(marks, {"before": 7}) == expected
 
 
-def test_nothing_is_told_where_nobody_waits_for_sources_and_nothing_comes_of_nothing(
+def test_every_bucket_hears_the_last_number_of_a_log_and_nothing_of_who_marks_progress(
     job: Job,
 ) -> None:
-    table = placed(job, 1, count=50, sources=["a"])
-    assert all(marks is None for _, _, marks in sent(job, table, marked=False))
-    assert not list(sent(job, table.slice(0, 0)))
+    log = replace(job, time_ordered=False)
+    table = placed(log, 1, count=50, sources=["a"])
+    mark = table.slice(0, 1).to_pylist()[0] | {"topic": MARK, "source": "beside", "seq": 99}
+    table = pa.concat_tables([table, pa.Table.from_pylist([mark], table.schema)])
+    last = max(row["seq"] for row in table.to_pylist() if row["topic"] != MARK)
+    told = [marks for _, _, marks in sent(log, table) if marks is not None]
+    assert len(told) == BUCKETS
+    assert all(read_marks([one], {}) == {"a": last} for one in told)
+
+
+def test_nothing_comes_of_nothing(job: Job) -> None:
+    assert not list(sent(job, placed(job, 1, count=50, sources=["a"]).slice(0, 0)))

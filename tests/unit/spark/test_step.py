@@ -18,7 +18,7 @@ from concordant.model.topic import Topic
 from concordant.spark.job import Job, make_job
 from concordant.spark.rows import row_schema
 from concordant.spark.state import unseal
-from concordant.spark.step import step
+from concordant.spark.step import Bucket, advance, step
 from tests.buckets import rows_of, summaries
 
 TOPICS = {name: Topic(name, {"k": Kind.INT}) for name in "ABT"}
@@ -117,3 +117,16 @@ def test_a_row_without_its_place_is_told_at_once_and_waits_for_nobody(name: str)
     state, answers = step(job, None, pa.Table.from_pylist([row], row_schema(job)), until_us=5)
     assert answers.column("what").to_pylist() == ["bad"]
     assert unseal(state).held_count == 0
+
+
+def test_a_log_s_numbers_and_its_source_count_in_all_buckets() -> None:
+    job = job_of("old: A then B", time_ordered=False, skip_bad=True)
+    first = rows(job, [Event("A", "s", 3, 3, {"k": 1})])
+    again = rows(job, [Event("A", "s", 7, 7, {"k": 1}), Event("B", "s", 9, 9, {"k": 1})])
+    bucket = Bucket(job)
+    advance(bucket, first, until_us=0, marks={"s": 8})  # 8 is in another bucket
+    answers = advance(bucket, again, until_us=0, marks={"s": 9})
+    assert answers.column("what").to_pylist() == [None, "repeated"]
+    for table in (first, first.slice(0, 0)):
+        with pytest.raises(UsageError, match="there are 's' and 't'"):
+            advance(Bucket(job), table, until_us=0, marks={"s": 3, "t": 1})
