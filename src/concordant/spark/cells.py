@@ -25,8 +25,8 @@ QUOTED, RETURNS, BEYOND_ASCII = 1, 2, 4
 ODD_FIELDS = 4
 """Of a cell that was only pointed at: its column, its row, where it begins, its length."""
 
-_INTEGER_DIGITS = 18
-"""So many digits stay within 64 bits whatever they are."""
+_INTEGER_DIGITS = 19
+"""So many digits are within 64 bits without a sign; beyond 63 they look negative."""
 
 _REAL_DIGITS = 15
 """So many digits are exact in a double, and so is the power of ten by which they are divided: then
@@ -174,7 +174,7 @@ def read(data, starts, separator, kinds, numbers, reals, lengths, valid, odd):
                     at += 1
                 digits = at - first
                 if kind == INTEGER:
-                    plain = 0 < digits <= _INTEGER_DIGITS
+                    plain = 0 < digits <= _INTEGER_DIGITS and value >= 0
                     numbers[wanted, row] = -value if negative else value
                 else:
                     behind = 0

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from concordant.correlate.columns import Array
 from concordant.errors import InvariantViolation
@@ -91,7 +92,7 @@ def unfit(file: Unchanged, layout: Layout, columns: Sequence[str]) -> str:
         if why := _why_unfit(data, is_first=number == 0):
             return f"{name} {why}"
         for starts in cut.lines(data) if times.names else ():
-            for column, *_ in times.read(data, starts):
+            for column in times.read(data, starts)[0]:
                 odd = times.names[column]
                 return f"{name} has times in '{odd}' unlike 2026-03-02T09:00:00Z"
     return ""
@@ -190,6 +191,7 @@ class _Cells:
         self._types = [layout.types[place] for place in places]
         self._kinds = np.full(max(places, default=-1) + 1, SKIPPED, np.int8)
         self._kinds[places] = [TYPES[one][0] for one in self._types]
+        self._reals_at = [k for k, one in enumerate(self._types) if TYPES[one][0] == REAL]
         shape = (len(places), row_count)
         self._numbers = np.zeros(shape, np.int64)
         self._reals = np.zeros(shape, np.float64)
@@ -199,11 +201,12 @@ class _Cells:
 
     def columns(self, data: Array, starts: Array) -> dict[str, Any]:
         """The columns of the lines that begin at some places, as Arrow arrays."""
-        for column, row, start, length in self.read(data, starts) if self.names else ():
+        odd = self.read(data, starts) if self.names else self._odd[:, :0]
+        for column, row, start, length in self._read_long(data, odd).T.tolist():
             self._read_odd(column, row, data[start : start + length].tobytes().decode())
         return {name: self._array(data, k, len(starts)) for k, name in enumerate(self.names)}
 
-    def read(self, data: Array, starts: Array) -> list[list[int]]:
+    def read(self, data: Array, starts: Array) -> Array:
         """Read the cells of lines; those that are odd, as `cells` points at them."""
         odd_count = read(
             data,
@@ -216,8 +219,20 @@ class _Cells:
             self._valid,
             self._odd,
         )
-        found: list[list[int]] = self._odd[:, :odd_count].T.tolist()
-        return found
+        return self._odd[:, :odd_count]
+
+    def _read_long(self, data: Array, odd: Array) -> Array:
+        """Of odd cells, read the reals that only have many digits; those that are left.
+
+        All together, by Arrow, which rounds as Java does: numbers as programs write them.
+        """
+        reals = np.flatnonzero(np.isin(odd[0], self._reals_at))
+        texts = _texts_at(data, odd[2], odd[3].astype(np.int32), reals.astype(np.int32))
+        long = pc.match_substring_regex(texts, _LONG)
+        values = pc.cast(texts.filter(long), pa.float64())
+        reals = reals[long.to_numpy(zero_copy_only=False)]
+        self._reals[odd[0, reals], odd[1, reals]] = values.to_numpy()
+        return np.delete(odd, reals, axis=1)
 
     def _read_odd(self, column: int, row: int, text: str) -> None:
         """A value in a form of its own, by the rules of Java."""
@@ -252,21 +267,26 @@ class _Cells:
         codes, firsts = np.zeros(count, np.int32), np.zeros(count, np.int32)
         table = np.full(places, -1, np.int32)
         known = code(data, starts, lengths, valid, table, codes, firsts)
-        firsts = firsts[:known]
-        offsets = np.zeros(known + 1, np.int32)
-        gathered = np.zeros(int(lengths[firsts].sum()), np.uint8)
-        gather(data, starts, lengths, firsts, offsets, gathered)
-        dictionary = pa.Array.from_buffers(
-            pa.string(), known, [None, pa.py_buffer(offsets), pa.py_buffer(gathered)]
-        )
+        dictionary = _texts_at(data, starts, lengths, firsts[:known])
         mask = None if valid.all() else ~valid
         return pa.DictionaryArray.from_arrays(pa.array(codes, mask=mask), dictionary)
+
+
+def _texts_at(data: Array, starts: Array, lengths: Array, rows: Array) -> Any:
+    """Some of the texts that begin at some places, as an Arrow array."""
+    offsets = np.zeros(len(rows) + 1, np.int32)
+    gathered = np.zeros(int(lengths[rows].sum()), np.uint8)
+    gather(data, starts, lengths, rows, offsets, gathered)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(gathered)]
+    return pa.Array.from_buffers(pa.string(), len(rows), buffers)
 
 
 # --- cells by the rules of Java -------------------------------------------------------------------
 
 _INTEGER = re.compile(r"[+-]?\d+")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_LONG = r"^-?[0-9]{1,40}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?$"
+"""Reals far within the bounds of a double."""
 _HEXADECIMAL = re.compile(
     r"[+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+"
 )
