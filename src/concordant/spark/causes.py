@@ -195,14 +195,14 @@ _RULES = (
         is_usage=True,
     ),
     _rule(
-        rf"Encountered error while reading file {_PATH}\.\s.*\n(?P<why>[^\n]+)$",
+        rf"Encountered error while reading file {_PATH}\.\s.*\n(?P<why>[^\n]+)\n*$",
         "the file {path} cannot be read: {why}",
         f"repair or remove it; {_GO_ON}",
     ),
 )
 """In this order: what is special comes before what it may be a part of."""
 
-_CLASS = re.compile(r"\b(?:[a-z_]\w*\.){2,}[A-Z][\w$]*(?:: ?)?")
+_CLASS = re.compile(r"\b(?:(?:[a-z_]\w*\.){2,}|(?:java|org|scala)\.)[A-Z][\w$]*(?:: ?)?")
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+")
 _WRAPPING = re.compile(
     r"^An error occurred while calling \S+$|^Query \[[^\]]*\] terminated with exception:|^: "
@@ -223,7 +223,10 @@ def sentence(messages: Sequence[str]) -> Sentence:
     for rule in _RULES:
         found = rule.pattern.search(text)
         if found:
-            known = {name: _path(part or "") for name, part in found.groupdict().items()}
+            parts = {name: part or "" for name, part in found.groupdict().items()}
+            if "why" in parts:
+                parts["why"] = innermost([parts["why"]])
+            known = {name: _path(part) for name, part in parts.items()}
             return Sentence(
                 re.sub(r"[ :]+$", "", rule.message.format(**known)),
                 rule.hint.format(**known),

@@ -149,6 +149,16 @@ CASES: dict[str, tuple[list[str], str, str]] = {
         "the memory does not suffice",
         "spark.driver.memory",
     ),
+    "a class of one package": (
+        [f"{STAGE}scala.MatchError: no case for 3", "scala.MatchError: no case for 3"],
+        "no case for 3",
+        "",
+    ),
+    "a file that is cut off": (
+        [f"{READING}csv.  SQLSTATE: KD001", "java.io.EOFException", "", ""],
+        "the file /in/a b.csv cannot be read",
+        "repair or remove it",
+    ),
     "what nobody foresaw": (
         [
             f"{QUERY}{STAGE}java.lang.IllegalStateException: [INTERNAL] it broke SQLSTATE: XX000",
