@@ -24,6 +24,7 @@ from concordant.spark.session import explained
 from tests.buckets import kernel_summaries, ordered
 from tests.campaign.compare import case_of
 from tests.generators import ALL_POLICIES, Case
+from tests.spark.folders import SCHEMA, event_rows
 from tests.spark.frames import collected, tables
 
 
@@ -76,16 +77,13 @@ def test_rows_of_one_partition_meet_in_one_task(spark: Any, tmp_path: Path, kind
         for number in range(200)
     ]
     path = tmp_path / "rows.parquet"
-    frame = spark.createDataFrame([tuple(row.values()) for row in rows], f"{_SCHEMA}, k {kind}")
+    frame = spark.createDataFrame([tuple(row.values()) for row in rows], f"{SCHEMA}, k {kind}")
     pq.write_table(frame.toArrow(), path)
     written = spark.read.parquet(str(path))
     question = "one: A then B partition by k\ntwo: A then B\nthree: B then A partition by source, k"
     by_spark = collected(correlate(written, question, scan="jvm"))
     assert collected(correlate(written, question, scan="worker")) == by_spark
     assert len(by_spark) > 20
-
-
-_SCHEMA = "topic string, source string, seq bigint, time bigint"
 
 
 def test_rows_that_cannot_be_events_are_told_alike(spark: Any, tmp_path: Path) -> None:
@@ -101,7 +99,7 @@ def test_rows_that_cannot_be_events_are_told_alike(spark: Any, tmp_path: Path) -
         ("A", "x", 1, 1),
         ("Z", None, None, None),
     ]
-    pq.write_table(spark.createDataFrame(rows, _SCHEMA).toArrow(), tmp_path / "rows.parquet")
+    pq.write_table(spark.createDataFrame(rows, SCHEMA).toArrow(), tmp_path / "rows.parquet")
     written = spark.read.parquet(str(tmp_path / "rows.parquet"))
     told = {}
     for scan in ("jvm", "worker"):
@@ -126,7 +124,7 @@ def test_slots_and_given_ids_are_the_same_whoever_makes_them(
         id = {"own": f"x:{number}", "other": f"given {number}"}.get(str(kind), kind)
         given[f"x:{number}"] = id or f"x:{number}"
         rows.append((rng.choice("ABC"), "x", number, number, id, rng.randrange(4)))
-    frame = spark.createDataFrame(rows, f"{_SCHEMA}, id string, k bigint")
+    frame = spark.createDataFrame(rows, f"{SCHEMA}, id string, k bigint")
     pq.write_table(frame.toArrow(), tmp_path / "rows.parquet", row_group_size=70)
     written = spark.read.parquet(str(tmp_path / "rows.parquet"))
     question = "A and B or A[1] and A[2] and C partition by k"
@@ -167,7 +165,7 @@ def test_days_and_times_beyond_all_microseconds_are_told(spark: Any, tmp_path: P
     told = {}
     for scan in ("jvm", "worker"):
         for role in ("time", "v"):
-            rows = _rows(0, 4, v=days)
+            rows = event_rows(0, 4, v=days)
             if role == "time":
                 rows = rows.drop_columns("time").rename_columns({"v": "time"})
             pq.write_table(rows, tmp_path / f"{role}.parquet")
@@ -180,7 +178,7 @@ def test_days_and_times_beyond_all_microseconds_are_told(spark: Any, tmp_path: P
         assert told["worker", role] == told["jvm", role] and len(told["jvm", role]) == 2
     assert "'what': 'bad'" in told["jvm", "time"][0]
     moments = pa.array([2**60, 0, 1, 2], pa.timestamp("ms", "UTC"))
-    pq.write_table(_rows(0, 4, v=moments), tmp_path / "moments.parquet")
+    pq.write_table(event_rows(0, 4, v=moments), tmp_path / "moments.parquet")
     frame = spark.read.parquet(str(tmp_path / "moments.parquet"))
     with pytest.raises(Exception, match="does not fit 64 bits") as raised:
         correlate(frame, "A partition by v", scan="worker").collect()
@@ -189,7 +187,7 @@ def test_days_and_times_beyond_all_microseconds_are_told(spark: Any, tmp_path: P
 
 def test_the_choice_and_its_reason_can_be_read(spark: Any, tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
-    frame = spark.createDataFrame([("A", "x", 1, 1)], _SCHEMA)
+    frame = spark.createDataFrame([("A", "x", 1, 1)], SCHEMA)
     pq.write_table(frame.toArrow(), path)
     written = spark.read.parquet(str(path))
     question = "A then B partition by source"
@@ -208,7 +206,7 @@ def test_the_choice_and_its_reason_can_be_read(spark: Any, tmp_path: Path) -> No
 def test_a_file_that_is_gone_or_damaged_is_told_with_its_path(
     spark: Any, tmp_path: Path, form: str
 ) -> None:
-    frame = spark.createDataFrame([("A", "x", 1, 1), ("B", "x", 2, 2)], _SCHEMA)
+    frame = spark.createDataFrame([("A", "x", 1, 1), ("B", "x", 2, 2)], SCHEMA)
     rows = frame.toArrow()
     for name in ("1", "2"):
         path = tmp_path / f"{name}.{form}"
@@ -231,105 +229,12 @@ def test_a_file_that_is_gone_or_damaged_is_told_with_its_path(
             correlate(frame, "A then B")
 
 
-def _rows(first: int, last: int, **more: Any) -> Any:
-    """As many events of A and B in turn, and columns beside those that make them events."""
-    numbers = range(first, last)
-    own = {"source": ["x" for _ in numbers], "seq": list(numbers), "time": list(numbers)}
-    return pa.table({"topic": ["AB"[n % 2] for n in numbers], **own, **more})
-
-
-def _folder(path: Path, form: str) -> Path:
-    """Two files, and what Spark does not take for one of its own."""
-    path.mkdir()
-    for number in range(2):
-        rows = _rows(20 * number, 20 * number + 20)
-        if form == "parquet":
-            pq.write_table(rows, path / f"{number}.parquet")
-        else:
-            lines = [",".join(map(str, row.values())) for row in rows.to_pylist()]
-            (path / f"{number}.csv").write_text("\n".join(lines))
-        (path / f"_{number}.{form}").write_bytes((path / f"{number}.{form}").read_bytes())
-    for name in (f"2.{form}", f".0.{form}", "_SUCCESS"):
-        (path / name).write_bytes(b"")
-    return path
-
-
-def _reads(spark: Any, form: str, *paths: Path | str, **options: Any) -> Any:
-    reader = spark.read.format(form).schema(_SCHEMA).options(**options)
-    return reader.load([str(path) for path in paths])
-
-
-QUESTION = "A then B partition by source"
-
-
-@pytest.mark.parametrize("form", ["csv", "parquet"])
-def test_files_are_read_as_often_as_spark_reads_them(spark: Any, tmp_path: Path, form: str) -> None:
-    folder = _folder(tmp_path / "a;b#c?d %41 ä", form)
-    one = folder / f"1.{form}"
-    for paths in ([folder], [one, one], [folder, one], [f"{tmp_path}/a*/*.{form}", one]):
-        frame = _reads(spark, form, *paths)
-        asked = ask(frame, "A then B partition by source", bad="skip")
-        told = [
-            sorted(str(row) for row in asked.answers(scan).toArrow().to_pylist())
-            for scan in ("jvm", "worker")
-        ]
-        told = [[row for row in rows if "'what': 'counts'" not in row] for rows in told]
-        assert told[0] == told[1], paths
-        assert len(told[0]) > 15 and any("repeated" in row for row in told[0]) == len(paths) - 1
-
-
-@pytest.mark.parametrize("form", ["csv", "parquet"])
-def test_what_comes_between_files_and_workers_is_left_to_spark(
-    spark: Any, tmp_path: Path, form: str
-) -> None:
-    """Cached rows gave no relations at all: their files had no names."""
-    folder = _folder(tmp_path / "rows", form)
-    frame = _reads(spark, form, folder)
-    frame.createOrReplaceTempView("rows_of_files")
-    computed = {
-        "filter": frame.filter("seq >= 0"),
-        "limit": frame.limit(1_000),
-        "sample": frame.sample(fraction=1.0, seed=1),
-        "union": frame.union(_reads(spark, form, folder).filter("false")),
-        "hint": frame.hint("broadcast"),
-        "join": frame.join(spark.range(1).select("id").withColumnRenamed("id", "n"), how="cross"),
-        "name": frame.selectExpr("*", "input_file_name() as file"),
-        "view": spark.table("rows_of_files"),
-        "alias": frame.alias("other"),
-    }
-    expected = collected(correlate(frame, QUESTION, scan="worker"))
-    assert len(expected) == 20
-    for name, one in computed.items():
-        assert "it is no file as it is, but computed" in explain(one, QUESTION), name
-        assert collected(correlate(one, QUESTION)) == expected, name
-    for cached in (frame, _reads(spark, form, folder)):
-        cached.cache()
-        try:
-            assert "Spark holds it in its cache" in explain(frame, QUESTION)
-            assert collected(correlate(frame, QUESTION)) == expected
-        finally:
-            cached.unpersist()
-    assert "read by the workers" in explain(frame, QUESTION)
-    (tmp_path / "parted").mkdir()
-    _folder(tmp_path / "parted" / "day=1", form)
-    parted = spark.read.format(form).schema(f"{_SCHEMA}, day int").load(str(tmp_path / "parted"))
-    assert "its folders carry values" in explain(parted, QUESTION)
-    writer = frame.write.format(form).bucketBy(2, "source").mode("overwrite")
-    writer.option("path", str(tmp_path / "table")).saveAsTable("rows_in_buckets")
-    try:
-        table = spark.table("rows_in_buckets")
-        assert "it is no file as it is, but computed" in explain(table, QUESTION)
-        assert collected(correlate(table, QUESTION)) == expected
-    finally:
-        spark.sql("drop table rows_in_buckets")
-
-
 def test_columns_that_spark_reads_in_ways_of_their_own_are_left_to_it(
     spark: Any, tmp_path: Path
 ) -> None:
     """A value for cells that are missing, and columns by their numbers in a file."""
     (tmp_path / "rows.csv").write_text("A,x,1,1\nB,x,2,2,7\nB,x,3,3,8")
-    rows = _rows(0, 4, k=[1, 1, 2, 2], j=[3, 4, 4, 3])
+    rows = event_rows(0, 4, k=[1, 1, 2, 2], j=[3, 4, 4, 3])
     numbered = [
         one.with_metadata({"PARQUET:field_id": f"{n}"}) for n, one in enumerate(rows.schema)
     ]
@@ -338,7 +243,7 @@ def test_columns_that_spark_reads_in_ways_of_their_own_are_left_to_it(
     spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
     try:
         for form, way in ways.items():
-            schema = StructType.fromDDL(_SCHEMA).add("k", LongType(), metadata=way)
+            schema = StructType.fromDDL(SCHEMA).add("k", LongType(), metadata=way)
             frame = spark.read.schema(schema).format(form).load(str(tmp_path / f"rows.{form}"))
             assert "Spark reads the column k in a way of its own" in explain(frame, KEYED)
             found = correlate(frame, KEYED, select=["key", "A.id"]).collect()
@@ -348,39 +253,6 @@ def test_columns_that_spark_reads_in_ways_of_their_own_are_left_to_it(
 
 
 KEYED = "A then B partition by k"
-
-
-@pytest.mark.parametrize("form", ["csv", "parquet"])
-def test_files_that_spark_may_pass_over_are_left_to_it(
-    spark: Any, tmp_path: Path, form: str
-) -> None:
-    folder = _folder(tmp_path / "rows", form)
-    frame = _reads(spark, form, folder)
-    expected = collected(correlate(frame, QUESTION, scan="worker"))
-    damaged = _reads(spark, form, folder, ignoreMissingFiles=True)
-    assert "with the option ignoremissingfiles" in explain(damaged, QUESTION)
-    for name in ("ignoreCorruptFiles", "ignoreMissingFiles"):
-        spark.conf.set(f"spark.sql.files.{name}", "true")
-        try:
-            assert "pass over files that it cannot read" in explain(frame, QUESTION)
-            assert collected(correlate(frame, QUESTION)) == expected
-        finally:
-            spark.conf.unset(f"spark.sql.files.{name}")
-
-
-@pytest.mark.parametrize("form", ["csv", "parquet"])
-def test_files_that_are_not_those_that_spark_listed_are_left_to_it(
-    spark: Any, tmp_path: Path, form: str
-) -> None:
-    folder = _folder(tmp_path / "rows", form)
-    frame = _reads(spark, form, folder)
-    found = correlate(frame, QUESTION, scan="worker")
-    with (folder / f"1.{form}").open("ab") as file:
-        file.write(b"\nA,x,1000,1000")
-    assert "its files have changed since Spark listed them" in explain(frame, QUESTION)
-    with pytest.raises(Exception, match="has changed") as raised:
-        found.collect()
-    assert isinstance(explained(raised.value), UsageError)
 
 
 def test_parquet_of_every_kind_is_read_as_spark_reads_it(spark: Any, tmp_path: Path) -> None:
@@ -412,7 +284,7 @@ def test_parquet_of_every_kind_is_read_as_spark_reads_it(spark: Any, tmp_path: P
     }
     for number, (name, more) in enumerate({**by_workers, **by_spark}.items()):
         path = tmp_path / f"{number}.parquet"
-        pq.write_table(_rows(0, 20, **more), path, row_group_size=7)
+        pq.write_table(event_rows(0, 20, **more), path, row_group_size=7)
         frame = spark.read.parquet(str(path))
         question = "A then B partition by v"
         told = explain(frame, question)
@@ -426,7 +298,7 @@ def test_parquet_of_every_kind_is_read_as_spark_reads_it(spark: Any, tmp_path: P
 
 
 def test_parquet_files_that_differ_are_left_to_spark(spark: Any, tmp_path: Path) -> None:
-    def reason(*tables: Any, schema: str = f"{_SCHEMA}, v bigint", **options: Any) -> str:
+    def reason(*tables: Any, schema: str = f"{SCHEMA}, v bigint", **options: Any) -> str:
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         folder.mkdir()
         for number, table in enumerate(tables):
@@ -436,15 +308,15 @@ def test_parquet_files_that_differ_are_left_to_spark(spark: Any, tmp_path: Path)
     written: dict[str, Any] = {}
     text = "A then B partition by v"
     numbers = pa.array(range(20))
-    wide, narrow = _rows(0, 20, v=numbers), _rows(20, 40, v=numbers.cast(pa.int32()))
+    wide, narrow = event_rows(0, 20, v=numbers), event_rows(20, 40, v=numbers.cast(pa.int32()))
     assert "read by the workers" in reason(wide, wide, mergeSchema=True)
     assert "1.parquet has the column v as int32" in reason(wide, narrow)
-    assert "1.parquet has no column v" in reason(wide, _rows(20, 40))
-    assert "1.parquet has no column v" in reason(wide, _rows(20, 40, V=numbers))
+    assert "1.parquet has no column v" in reason(wide, event_rows(20, 40))
+    assert "1.parquet has no column v" in reason(wide, event_rows(20, 40, V=numbers))
     both = pa.table([*wide.columns, numbers], [*wide.column_names, "V"])
     assert "0.parquet has several columns v" in reason(both)
-    days = _rows(0, 20, v=pa.array([date(1500, 1, 1)] * 20))
-    with_days = f"{_SCHEMA}, v date"
+    days = event_rows(0, 20, v=pa.array([date(1500, 1, 1)] * 20))
+    with_days = f"{SCHEMA}, v date"
     assert "read by the workers" in reason(days, schema=with_days)
     assert "option datetimerebasemode" in reason(
         days, schema=with_days, datetimeRebaseMode="LEGACY"
@@ -462,15 +334,15 @@ def test_parquet_files_that_differ_are_left_to_spark(spark: Any, tmp_path: Path)
     finally:
         spark.conf.unset("spark.sql.parquet.datetimeRebaseModeInRead")
     written = {"use_deprecated_int96_timestamps": True}
-    moments = _rows(0, 20, v=pa.array(range(20), pa.timestamp("us")))
-    assert "has the column v as timestamp[ns]" in reason(moments, schema=f"{_SCHEMA}, v timestamp")
+    moments = event_rows(0, 20, v=pa.array(range(20), pa.timestamp("us")))
+    assert "has the column v as timestamp[ns]" in reason(moments, schema=f"{SCHEMA}, v timestamp")
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_inputs_by_topic_without_a_key_are_all_read(spark: Any, tmp_path: Path, form: str) -> None:
     frames = {}
     for topic in "AB":
-        rows = _rows(0, 40).filter(pa.compute.equal(_rows(0, 40)["topic"], topic))
+        rows = event_rows(0, 40).filter(pa.compute.equal(event_rows(0, 40)["topic"], topic))
         rows = rows.drop_columns(["topic", "source"])
         folder = tmp_path / topic
         spark.createDataFrame(rows).write.format(form).save(str(folder))
@@ -485,12 +357,12 @@ def test_what_workers_would_have_to_hold_is_bounded(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pq.write_table(
-        spark.createDataFrame([("A", "x", 1, 1)], _SCHEMA).toArrow(), tmp_path / "rows.parquet"
+        spark.createDataFrame([("A", "x", 1, 1)], SCHEMA).toArrow(), tmp_path / "rows.parquet"
     )
     written = spark.read.parquet(str(tmp_path / "rows.parquet"))
     monkeypatch.setattr("concordant.spark.readable.BYTES_MAX", 0)
     assert "that workers would hold" in explain(written, "A")
     monkeypatch.setattr("concordant.spark.readable.TASK_COUNT_MAX", 1)
     assert "would each read every file" in explain(written, "A partition by source")
-    monkeypatch.setattr("concordant.spark.readable.FILE_COUNT_MAX", 0)
+    monkeypatch.setattr("concordant.spark.listed.FILE_COUNT_MAX", 0)
     assert "1 files are more than 0" in explain(written, "A")

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from concordant.model.kind import Kind
 from concordant.spark import csv, numbered
 from concordant.spark.job import Job
-from concordant.spark.listed import Listed, listed
+from concordant.spark.listed import Listed, is_read, listed
 from concordant.spark.rows import ID, TIME, attribute_column
 from concordant.spark.schema import Field, Input
 from concordant.spark.unchanged import Unchanged, looked_at, told
@@ -29,9 +29,6 @@ TASK_COUNT_MAX = 8
 
 BYTES_MAX = 1 << 29
 """Of the columns that travel, unpacked: a task holds its share of them."""
-
-FILE_COUNT_MAX = 1_000
-"""Files whose footers are read before the job starts."""
 
 TEXTS = (pa.string(), pa.large_string())
 
@@ -139,8 +136,6 @@ def _files(given: Input, job: Job) -> tuple[Files, int] | str:
     found = listed(given.frame)
     if isinstance(found, str):
         return found
-    if len(found.paths) > FILE_COUNT_MAX:
-        return f"{len(found.paths)} files are more than {FILE_COUNT_MAX}"
     layout = _layout(given, found) if found.form == "CSV" else None
     if isinstance(layout, str):
         return layout
@@ -214,7 +209,7 @@ def _looked_at(given: Input, files: Files, found: Listed) -> tuple[Files, int] |
     size = sum(one.size for one in looks)
     if size != found.size:
         return "its files have changed since Spark listed them"
-    looks = [one for one in looks if one.size]
+    looks = [one for one in looks if one.size and is_read(one.path)]
     if files.layout is None:
         size = 0
         wanted = {field.path[0]: field.type.simpleString() for field in _fields(given, files)}

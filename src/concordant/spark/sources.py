@@ -26,7 +26,8 @@ def open_source(session: Any, pipeline: Pipeline, source: Source, generated: Any
     path = generated(source) if source.kind == "generator" else pipeline.at(source.path)
     kind = {"jsonl": "json", "generator": "parquet"}.get(source.kind, source.kind)
     reader = session.readStream if streaming else session.read
-    reader = reader.option("columnNameOfCorruptRecord", UNREADABLE_COLUMN)
+    if kind in ("csv", "json"):
+        reader = reader.option("columnNameOfCorruptRecord", UNREADABLE_COLUMN)
     if source.kind == "csv":
         reader = reader.options(**_csv_options(source))
     try:
