@@ -23,6 +23,9 @@ from concordant.spark.checkpoint import Checkpoint, Commit
 
 PROGRESS = "progress.jsonl"
 
+_RAN = "addBatch"
+"""What Spark timed if a micro-batch ran."""
+
 _PIECE = 1 << 16
 """Bytes of its end that are looked at, until a whole line is found."""
 
@@ -56,6 +59,8 @@ class Monitor(StreamingQueryListener):
         """Tell of micro-batches that were not told of before."""
         with self._lock:
             for progress in heard:
+                if _RAN not in progress.durationMs:
+                    continue  # Spark was idle, and says so under the number of the next one
                 commit = self._checkpoint.of_batch(progress.batchId)
                 if commit is not None and str(progress.id) == commit.query:
                     measured = _measured(progress)

@@ -12,10 +12,15 @@ from concordant.spark.checkpoint import Checkpoint, Commit
 from concordant.spark.monitor import PROGRESS, Monitor, rows_read
 
 
-def heard(batch: int, rows: int, query: str = "") -> Any:
+def heard(batch: int, rows: int, query: str = "", *, ran: bool = True) -> Any:
     """What Spark measured."""
     return SimpleNamespace(
-        id=query, batchId=batch, timestamp="now", numInputRows=rows, processedRowsPerSecond=1.0
+        id=query,
+        batchId=batch,
+        timestamp="now",
+        numInputRows=rows,
+        processedRowsPerSecond=1.0,
+        durationMs={"latestOffset": 1, **({"addBatch": 1} if ran else {})},
     )
 
 
@@ -42,6 +47,14 @@ def test_steps_are_told_once_each_and_ends_among_them(tmp_path: Path) -> None:
     assert told(tmp_path) == [(0, 5, 5), (1, 7, 12), (2, 0, 12), (3, 1, 13)]
     assert rows_read(tmp_path, 3) == 13
     assert rows_read(tmp_path, 4) is None
+
+
+def test_what_spark_says_while_it_is_idle_is_no_micro_batch(tmp_path: Path) -> None:
+    monitor = Monitor(tmp_path, lambda line: None)
+    committed(tmp_path, Commit(0, 0))
+    monitor.hear([heard(0, 0, ran=False)])
+    monitor.hear([heard(0, 0, ran=False), heard(0, 5)])
+    assert told(tmp_path) == [(0, 5, 5)]
 
 
 def test_a_step_that_nobody_heard_of_leaves_the_sum_unknown(tmp_path: Path) -> None:
