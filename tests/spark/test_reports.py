@@ -122,6 +122,23 @@ def test_a_failure_that_says_enough_is_no_limit(spark: Any, tmp_path: Path) -> N
     assert last is not None and not last.is_end
 
 
+def test_parquet_of_a_stream_has_one_layout_whatever_subscriptions_come(
+    spark: Any, tmp_path: Path
+) -> None:
+    path = pipeline(tmp_path, STREAM)
+    text = path.read_text().replace('kind = "jsonl"', 'kind = "parquet"')
+    path.write_text(text.replace("\\nnone: U then V", ""))
+    later = (tmp_path / "in" / "3.parquet").rename(tmp_path / "later")
+    run(spark, path)
+    later.rename(tmp_path / "in" / "3.parquet")
+    path.write_text(text)
+    run(spark, path)
+    folders = sorted((tmp_path / "out").glob("batch=*"))
+    layouts = {tuple(spark.read.parquet(str(one)).columns) for one in folders}
+    assert len(layouts) == 1 and "events" in layouts.pop()
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
 def test_topics_that_nobody_heard_of_and_late_events_are_warned_of(
     spark: Any, tmp_path: Path
 ) -> None:

@@ -88,7 +88,8 @@ class Delivery:
         return f"{self._pipeline.at(path)}/{name_of('parquet', batch)}"
 
     def parquet(self, sink: Sink, found: DataFrame, batch: int) -> None:
-        written = by_slot(found, self._job)
+        # Subscriptions of a stream come and go, and its folder has one layout.
+        written = by_slot(found, self._job) if self._pipeline.stream is None else found
         written.write.mode("overwrite").parquet(self._folder(sink.path, batch))
 
     def jsonl(self, sink: Sink, found: DataFrame, batch: int) -> None:
