@@ -139,6 +139,22 @@ def test_parquet_of_a_stream_has_one_layout_whatever_subscriptions_come(
 
 
 @pytest.mark.parametrize("adaptive", ["true", "false"])
+def test_a_frontier_that_would_wait_for_a_file_for_ever_is_refused(
+    spark: Any, tmp_path: Path
+) -> None:
+    path = pipeline(tmp_path, STREAM.replace('at_end = "release"', ""))
+    for number in range(4):
+        file = tmp_path / "in" / f"{number}.parquet"
+        pq.write_table(pq.read_table(file).drop_columns(["source", "seq"]), file)
+    with pytest.raises(UsageError, match="each of these files is a source of its own") as told:
+        run(spark, path)
+    assert told.value.place == str(tmp_path / "in")
+    text = path.read_text()
+    for said in ('idle = "1 ms"', 'at_end = "release"'):
+        path.write_text(f"{text}{said}\nbatches_max = 1\n")
+        assert run(spark, path).ended == "batches_max = 1"
+
+
 def test_topics_that_nobody_heard_of_and_late_events_are_warned_of(
     spark: Any, tmp_path: Path
 ) -> None:

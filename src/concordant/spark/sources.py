@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from concordant.errors import UsageError
-from concordant.spark.pipeline import Pipeline, Source
+from concordant.spark.pipeline import Pipeline, Source, Streaming, release_of_stream
 from concordant.spark.schema import UNREADABLE_COLUMN
 from concordant.spark.session import cause
 
@@ -40,13 +40,29 @@ def open_source(session: Any, pipeline: Pipeline, source: Source, generated: Any
         if streaming:
             reader = reader.option("maxFilesPerTrigger", source.files_per_batch)
         frame = reader.format(kind).load(path)
-        return _numbered(frame, source, kind)
+        numbered = _numbered(frame, source, kind)
     except AnalysisException as error:
         raise UsageError(
             f"the source cannot be opened: {cause(error).message}",
             hint="check the path and the format",
             place=path,
         ) from None
+    if pipeline.stream is not None and source.source not in frame.columns and numbered is not frame:
+        _refuse_endless(pipeline.stream, path)
+    return numbered
+
+
+def _refuse_endless(settings: Streaming, path: str) -> None:
+    """A file that was read says nothing any more, and a frontier waits for every source."""
+    ends = settings.at_end == "release" and settings.trigger == "available-now"
+    if settings.idle is None and not ends and release_of_stream(settings).mode == "frontier":
+        raise UsageError(
+            "each of these files is a source of its own, having no columns that say source and "
+            "seq, and a frontier would wait for the first one for ever",
+            hint="name a column as source, or say idle = '1 min', release = 'watermark 10 s', or "
+            "at_end = 'release'",
+            place=path,
+        )
 
 
 def _csv_options(source: Source) -> dict[str, Any]:
