@@ -122,6 +122,18 @@ def test_a_failure_that_says_enough_is_no_limit(spark: Any, tmp_path: Path) -> N
     assert last is not None and not last.is_end
 
 
+def test_results_of_steps_that_a_checkpoint_lost_do_not_stay(spark: Any, tmp_path: Path) -> None:
+    path = pipeline(tmp_path, STREAM)
+    run(spark, path)
+    for half in ("concordant", "spark"):
+        shutil.rmtree(tmp_path / "checkpoint" / half)
+    shutil.rmtree(tmp_path / "in")
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "in" / "0.parquet")
+    run(spark, path)
+    assert found(tmp_path) == EXPECTED
+
+
 def test_parquet_of_a_stream_has_one_layout_whatever_subscriptions_come(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -139,6 +151,25 @@ def test_parquet_of_a_stream_has_one_layout_whatever_subscriptions_come(
 
 
 @pytest.mark.parametrize("adaptive", ["true", "false"])
+def test_a_run_over_tables_that_fails_leaves_the_last_results(
+    spark: Any, tmp_path: Path, adaptive: str
+) -> None:
+    path = pipeline(tmp_path)
+    path.write_text(path.read_text().replace('kind = "jsonl"', 'kind = "parquet"'))
+    run(spark, path)
+    count = spark.read.parquet(str(tmp_path / "out")).count()
+    assert count == len(EXPECTED)
+    rows = [ROWS[0], {**ROWS[-1], "seq": 900, "time": None}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in" / "9.parquet")
+    spark.conf.set("spark.sql.adaptive.enabled", adaptive)
+    try:
+        with pytest.raises(UsageError, match="cannot be an event"):
+            run(spark, path)
+    finally:
+        spark.conf.unset("spark.sql.adaptive.enabled")
+    assert spark.read.parquet(str(tmp_path / "out")).count() == count
+
+
 def test_a_frontier_that_would_wait_for_a_file_for_ever_is_refused(
     spark: Any, tmp_path: Path
 ) -> None:

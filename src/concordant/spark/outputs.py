@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import secrets
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import msgspec
@@ -61,8 +61,17 @@ def owner_of_checkpoint(name: str, checkpoint: Path) -> Owner:
     return Owner(name, found.id, str(checkpoint))
 
 
-def claim(folder: Path, owner: Owner, *, overwrite: bool) -> None:
-    """From here on the folder holds this owner's results; somebody else's are refused or go."""
+def claim(folders: Mapping[Path, bool], owner: Owner) -> None:
+    """From here on the folders hold this owner's results; somebody else's are refused, or go where
+    the folder says so. Where one is refused, nothing is removed in any."""
+    others = [one for one, overwrite in folders.items() if _is_other(one, owner, overwrite)]
+    for folder in others:
+        leave_only((), folder)
+        _write(folder / OWNER, owner)
+
+
+def _is_other(folder: Path, owner: Owner, overwrite: bool) -> bool:
+    """Is the folder not this owner's yet?"""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         names = {one.name for one in folder.iterdir()}
@@ -74,7 +83,7 @@ def claim(folder: Path, owner: Owner, *, overwrite: bool) -> None:
         ) from None
     before = _read(folder / OWNER)
     if before is not None and before.is_same(owner):
-        return
+        return False
     if strange := sorted(name for name in names - {OWNER} if not _RESULTS.fullmatch(name)):
         raise UsageError(
             f"the folder holds what is no result of a pipeline ('{strange[0]}')",
@@ -94,8 +103,14 @@ def claim(folder: Path, owner: Owner, *, overwrite: bool) -> None:
                 hint="give another path, or replace what is there: overwrite = true",
                 place=str(folder),
             )
-    leave_only((), folder)
-    _write(folder / OWNER, owner)
+    return True
+
+
+def leave_until(step: int, folder: Path) -> None:
+    """Remove the results of later steps: those have not happened, or not any more."""
+    names = [one.name for one in folder.iterdir() if not one.name.startswith(".")]
+    numbers = {name: re.search(r"\d+", name) for name in names}
+    leave_only([name for name, found in numbers.items() if found and int(found[0]) <= step], folder)
 
 
 def leave_only(names: Collection[str], folder: Path) -> None:

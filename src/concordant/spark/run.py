@@ -29,6 +29,7 @@ from concordant.spark.outputs import (
     Owner,
     claim,
     leave_only,
+    leave_until,
     name_of,
     owner_of_checkpoint,
     owner_of_tables,
@@ -199,11 +200,12 @@ def _run_tables(pipeline: Pipeline, inputs: list[Input], report: Report, show: S
     _claim(pipeline, owner_of_tables(pipeline.name, pipeline.folder))
     answers = asked.answers().persist()
     try:
+        # It reads them all: what fails does so before a sink has touched the last run's results.
+        report.counts = counted(answers)
         Delivery(pipeline, asked.job, show, True)(answers, 0)
         for one in pipeline.outputs:
             if one.is_here:
                 leave_only([name_of(one.kind, 0)], Path(one.path))
-        report.counts = counted(answers)
     finally:
         answers.unpersist()
     report.batches = 1
@@ -259,12 +261,15 @@ def _run_stream(
         unique=pipeline.bad.unique,
         progress=settings.progress,
     )
+    before = stream.checkpoint.last()
     _claim(pipeline, owner_of_checkpoint(pipeline.name, folder))
+    for one in pipeline.outputs:
+        if one.is_here:
+            leave_until(before.step if before is not None else -1, Path(one.path))
     delivery = Delivery(pipeline, stream.asked.job, show, release.mode != "log")
     session = inputs[0].frame.sparkSession
     monitor = Monitor(folder, told)
     session.streams.addListener(monitor)
-    before = stream.checkpoint.last()
     report.before = dict(before.counts) if before else {}
     report.read_before = rows_read(folder, before.step) if before is not None else 0
     limits = Limits(settings, done(), monotonic())
@@ -287,9 +292,7 @@ def _run_stream(
 
 
 def _claim(pipeline: Pipeline, owner: Owner) -> None:
-    for one in pipeline.outputs:
-        if one.is_here:
-            claim(Path(one.path), owner, overwrite=one.overwrite)
+    claim({Path(one.path): one.overwrite for one in pipeline.outputs if one.is_here}, owner)
 
 
 def _await(
