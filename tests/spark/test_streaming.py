@@ -57,12 +57,20 @@ def write(folder: Path, *cuts: int, rows: list[dict[str, Any]] = ROWS) -> None:
 class Run:
     """A stream over a folder, whose results replace those of the same step."""
 
-    def __init__(self, spark: Any, folder: Path, question: str = QUESTION, **options: Any) -> None:
+    def __init__(
+        self,
+        spark: Any,
+        folder: Path,
+        question: str = QUESTION,
+        *,
+        schema: str = SCHEMA,
+        **options: Any,
+    ) -> None:
         self.results: dict[int, list[tuple[Any, ...]]] = {}
         self.counts: dict[str, int] = {}
         self.dies_after = -1
         self.looks_away = False
-        reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+        reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
         self.stream = open_stream(
             reader.parquet(str(folder / "in")),
             question,
@@ -216,6 +224,21 @@ def test_subscriptions_come_and_go_between_runs(spark: Any, tmp_path: Path) -> N
     assert "old" not in names
     both = sorted(one for one in (*before, *found) if one[0].startswith("up/"))
     assert both == expected("up: T[1].v < T[2].v consume matched partition by k")
+
+
+def test_columns_go_with_the_subscriptions_that_read_them(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path / "in", 60)
+    (tmp_path / "in" / "1.parquet").rename(tmp_path / "later")
+    kept = "kept: T then U"
+    first = Run(
+        spark, tmp_path, f"{kept}\nbeside: T then U and T.k = U.k\napart: U.k > 1 partition by v"
+    )
+    first.go(finish=False)
+    before = [one for one in first.found() if one[0].startswith("kept")]
+    (tmp_path / "later").rename(tmp_path / "in" / "1.parquet")
+    schema = SCHEMA.replace(", k bigint", "")
+    again = Run(spark, tmp_path, kept, schema=schema)
+    assert sorted([*before, *again.go()]) == expected(kept)
 
 
 def test_waiting_rows_are_what_they_were_when_subscriptions_join_and_are_moved(

@@ -18,6 +18,8 @@ from concordant.files.part import Names
 from concordant.files.subscriptions import Question, checked_question, read_subscriptions
 from concordant.language.clauses import suggestion
 from concordant.model.emission import emitters
+from concordant.model.kind import Kind
+from concordant.model.topic import Topic
 from concordant.spark import batch
 from concordant.spark.job import Job, Selected, make_job, read_by
 from concordant.spark.normalise import travelling
@@ -179,9 +181,13 @@ def ask(
     progress: str | None = None,
     generations: Sequence[Sequence[str]] | None = None,
     muted: Sequence[str] = (),
+    gone: Mapping[str, Mapping[str, Kind]] | None = None,
     question: Question = "",
 ) -> Asked:
-    """Check a question against the schemas of DataFrames; no job starts."""
+    """Check a question against the schemas of DataFrames; no job starts.
+
+    `gone` are attributes, by topic, that muted subscriptions read and no input need have.
+    """
     if bad not in ("fail", "skip"):
         raise UsageError(f"bad={bad!r} is unknown", hint="'fail' or 'skip'")
     wanted = read_subscriptions(subscriptions, match=match, consume=consume)
@@ -196,6 +202,9 @@ def ask(
     topics = topics_of(
         inputs, tuple(t for one in wanted for t in one.topics if t not in derived_names)
     )
+    for name, kinds in (gone or {}).items():
+        now = topics[name].attributes if name in topics else {}
+        topics[name] = Topic(name, {**kinds, **now})
     try:
         good, derived = checked_question(wanted, topics, question=question or subscriptions)
     except UsageError:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame
 from concordant.errors import UsageError
 from concordant.files.subscriptions import read_subscriptions
 from concordant.model.kind import Kind
+from concordant.model.subscription import Subscription
 from concordant.spark import state_files, state_store
 from concordant.spark.asked import Asked, Events, ask
 from concordant.spark.checkpoint import (
@@ -31,6 +32,7 @@ from concordant.spark.checkpoint import (
     Setting,
     subscriptions_of,
 )
+from concordant.spark.job import read_by
 from concordant.spark.release import END, Release, release_of
 from concordant.spark.sinks import counted
 
@@ -196,6 +198,7 @@ def open_stream(
         [known[name] for name in saved.texts],
         generations=saved.generations,
         muted=saved.muted,
+        gone=_kinds_read(saved, [known[name] for name in saved.muted]),
         **options,
     )
     return Stream(asked, mode, folder, saved, deliver)
@@ -204,6 +207,17 @@ def open_stream(
 def _kinds(asked: Asked) -> dict[str, dict[str, Kind]]:
     """The kinds of the attributes that travel, by topic."""
     return {topic.name: dict(topic.attributes) for topic in asked.job.topics}
+
+
+def _kinds_read(
+    saved: SavedJob, subscriptions: Sequence[Subscription]
+) -> dict[str, dict[str, Kind]]:
+    """The saved kinds of the attributes that subscriptions read, by topic of the input."""
+    return {
+        topic: {name: kind for name, kind in saved.kinds[topic].items() if name in names}
+        for topic, names in read_by(subscriptions).items()
+        if topic in saved.kinds
+    }
 
 
 def _bucket_count(asked: Asked) -> int:
