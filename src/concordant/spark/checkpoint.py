@@ -292,12 +292,13 @@ class Checkpoint:
     ) -> None:
         """The state of a bucket after a step, and what it tells of that.
 
-        States that nobody can need any more go.
+        States that nobody can need any more go, and what tasks left that were killed as they wrote.
         """
         line = msgspec.json.encode(told or Told()) + b"\n"
         _write(self._state_path(bucket, step, run), line + state)
-        for one in (self.folder / "state" / str(bucket)).glob("[0-9]*.state"):
-            if int(one.stem.partition("-")[0]) <= step - STATES_KEPT:
+        for one in (self.folder / "state" / str(bucket)).glob("*.state"):
+            number = one.stem.rpartition(".")[2].partition("-")[0]
+            if number.isdecimal() and int(number) <= step - STATES_KEPT:
                 one.unlink(missing_ok=True)
 
     def told(self, step: int, run: str, bucket_count: int) -> Told | None:

@@ -183,6 +183,19 @@ def test_a_task_of_an_earlier_run_that_is_still_at_work_does_no_harm(tmp_path: P
     assert [one.name for one in (tmp_path / "state" / "0").iterdir()] == ["8-new.state"]
 
 
+def test_what_a_killed_task_left_half_written_goes_with_the_states_of_its_step(
+    tmp_path: Path,
+) -> None:
+    checkpoint = Checkpoint(tmp_path)
+    folder = tmp_path / "state" / "0"
+    folder.mkdir(parents=True)
+    for step in (4, 5):
+        (folder / f".0123456789ab.{step}-old.state").touch()
+    checkpoint.write_state(0, 6, "new", b"6")
+    left = sorted(one.name for one in folder.iterdir())
+    assert left == [".0123456789ab.5-old.state", "6-new.state"]
+
+
 def test_a_step_is_counted_when_every_bucket_has_been_there(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path)
     marks = {"a": 5}
