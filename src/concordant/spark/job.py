@@ -250,6 +250,16 @@ class Job:
             if all(subscription.name in self.muted for subscription in one.subscriptions)
         )
 
+    @cached_property
+    def first_sets(self) -> Mapping[str, int]:
+        """By topic, the first of the sets that read it and that somebody still wants."""
+        found: dict[str, int] = {}
+        for index, one in enumerate(self.sets):
+            if index not in self.dead_sets:
+                for topic in one.topics:
+                    found.setdefault(topic, index)
+        return found
+
 
 def make_job(
     subscriptions: Sequence[Subscription],

@@ -47,7 +47,9 @@ def used_before(job: Job, index: int, batch: Batch) -> Array:
 
 def heard_before(job: Job, index: int, topic: str | None) -> bool:
     """Does a set before this one get all rows of a topic that are no events, or of none?"""
-    return any(topic is None or topic in one.topics for one in _before(job, index))
+    if topic is None:
+        return min(job.first_sets.values(), default=index) < index
+    return job.first_sets.get(topic, index) < index
 
 
 def _before(job: Job, index: int) -> list[SubscriptionSet]:
