@@ -54,6 +54,19 @@ class Release(msgspec.Struct, frozen=True):
             if self.idle_us is None or time >= furthest - self.idle_us
         )
 
+    def kept(self, marks: Mapping[str, int]) -> dict[str, int]:
+        """The marks that later times depend on: without the others `until` says the same.
+
+        A source whose mark is not kept may speak again: it is where its next event says.
+        """
+        if self.mode == "log" or (self.mode == "frontier" and self.idle_us is None) or not marks:
+            return dict(marks)
+        furthest = max(marks, key=lambda source: (marks[source], source))
+        if self.mode == "watermark":
+            return {s: time for s, time in marks.items() if s == furthest or s in self.sources}
+        since = marks[furthest] - (self.idle_us or 0)
+        return {s: time for s, time in marks.items() if time >= since or s in self.sources}
+
 
 END = Release("watermark", -1)
 """Of an end of the input: a watermark just beyond the furthest event, so that nothing waits."""

@@ -89,6 +89,7 @@ class _Processor(StatefulProcessor):
         table = all_unpacked(opened.job, [one[ROWS] for one in came if one[ROWS]])
         until_us = self._release.until(state.marks)
         answers = advance(opened, table, until_us=until_us, marks=state.marks)
+        state.marks = self._release.kept(state.marks)
         sealed = opened.save()
         self._state.update((sealed,))
         whole = pa.concat_tables([answers, counted(opened, sealed)])

@@ -143,7 +143,7 @@ class Stream:
             reached if batch is None else batch,
             is_end=batch is None,
             run=self.run_id,
-            marks=told.marks,
+            marks=self.release.kept(told.marks),
             until_us=until_us,
         )
         self._commit(commit, before, told.counts, started)

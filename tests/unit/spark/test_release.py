@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from random import Random
+from typing import Any
+
 import pytest
 
 from concordant.errors import UsageError
@@ -33,6 +36,42 @@ def test_a_watermark_waits_so_long_and_a_log_not_at_all() -> None:
 
 def test_a_mark_never_goes_back() -> None:
     assert advanced({"a": 5}, [("a", 3), ("b", 1), ("b", 2)]) == {"a": 5, "b": 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "left"),
+    [
+        ("log", {}, "abcd"),
+        ("frontier", {}, "abcd"),
+        ("frontier", {"idle": "10 us"}, "ab"),
+        ("frontier", {"idle": "10 us", "sources": ["d"]}, "abd"),
+        ("watermark 10 us", {}, "a"),
+        ("watermark 10 us", {"sources": ["c"]}, "ac"),
+    ],
+)
+def test_marks_that_nothing_depends_on_any_more_are_not_kept(
+    text: str, options: dict[str, Any], left: str
+) -> None:
+    kept = release_of(text, **options).kept({"a": 100, "b": 95, "c": 50, "d": 3})
+    assert "".join(kept) == left
+    assert release_of(text, **options).kept({}) == {}
+
+
+@pytest.mark.parametrize("text", ["frontier", "watermark 7 us"])
+@pytest.mark.parametrize("sources", [[], ["1", "9"]], ids=str)
+def test_without_marks_that_are_not_kept_everything_is_released_at_the_same_time(
+    text: str, sources: list[str]
+) -> None:
+    release = release_of(text, sources=sources, idle="30 us")
+    rng = Random(1)
+    whole: dict[str, int] = {}
+    kept: dict[str, int] = {}
+    for now in range(2_000):
+        came = [(str(rng.randrange(10 + now // 20)), now + rng.randrange(-60, 20))]
+        whole, kept = advanced(whole, came), advanced(kept, came)
+        assert release.until(kept) == release.until(whole)
+        kept = release.kept(kept)
+    assert len(kept) < 30 < len(whole)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "watermark", "watermark ten s", "log 5 s"])
