@@ -192,6 +192,11 @@ def test_output_is_utf_8_whatever_the_terminal_says(spawn: Run, tmp_path: Path) 
     assert "Traceback" not in done.err
 
 
+QUIET_IMPORTS = ["-W", "ignore:unclosed file:ResourceWarning"]
+"""Python's own import, when it is interrupted, leaves the file of a module to the collector, and
+warnings are errors here."""
+
+
 class Terminal:
     """A command whose standard error is a terminal."""
 
@@ -199,7 +204,7 @@ class Terminal:
         self.screen, inside = os.openpty()
         self.shown = b""
         self.process = subprocess.Popen(
-            [*COMMAND, *arguments],
+            [*COMMAND[:-2], *QUIET_IMPORTS, *COMMAND[-2:], *arguments],
             cwd=folder,
             env={**ENVIRONMENT, "TERM": "xterm"},
             stdout=subprocess.DEVNULL,
