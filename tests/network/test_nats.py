@@ -138,6 +138,8 @@ async def test_the_server_falls_and_comes_back_and_nothing_is_lost(tmp_path: Pat
                 await asyncio.to_thread(own.start)
                 found += await take(b, 250)
                 await sending
+                while not a.server.reconnected_count:  # the client tells it in a task of its own
+                    await asyncio.sleep(0)
             assert found == sent
             assert a.server.reconnected_count == 1
     finally:
