@@ -18,6 +18,7 @@ from concordant.spark import state_store
 from concordant.spark.asked import Events, Options, called
 from concordant.spark.job import Job, SlotColumn
 from concordant.spark.readable import Scan
+from concordant.spark.schema import quoted
 from concordant.spark.step import OVER_BUDGET
 
 COUNTS = ("events", "bad", "late", "repeated", "capped")
@@ -98,7 +99,7 @@ def in_order(found: DataFrame) -> DataFrame:
             hint="select both: select=[…, 'at', 'tie']",
         )
     last = ["id"] if "id" in found.columns else [c for c in found.columns if c not in ("at", "tie")]
-    return found.orderBy("at", "tie", *(F.col(f"`{name.replace('`', '``')}`") for name in last))
+    return found.orderBy("at", "tie", *(F.col(quoted(name)) for name in last))
 
 
 def relations(answers: DataFrame) -> DataFrame:

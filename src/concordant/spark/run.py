@@ -35,6 +35,7 @@ from concordant.spark.outputs import (
     owner_of_tables,
 )
 from concordant.spark.pipeline import (
+    Output,
     Pipeline,
     Source,
     Streaming,
@@ -203,9 +204,8 @@ def _run_tables(pipeline: Pipeline, inputs: list[Input], report: Report, show: S
         # It reads them all: what fails does so before a sink has touched the last run's results.
         report.counts = counted(answers)
         Delivery(pipeline, asked.job, show, True)(answers, 0)
-        for one in pipeline.outputs:
-            if one.is_here:
-                leave_only([name_of(one.kind, 0)], Path(one.path))
+        for one in _here(pipeline):
+            leave_only([name_of(one.kind, 0)], Path(one.path))
     finally:
         answers.unpersist()
     report.batches = 1
@@ -263,9 +263,8 @@ def _run_stream(
     )
     before = stream.checkpoint.last()
     _claim(pipeline, owner_of_checkpoint(pipeline.name, folder))
-    for one in pipeline.outputs:
-        if one.is_here:
-            leave_until(before.step if before is not None else -1, Path(one.path))
+    for one in _here(pipeline):
+        leave_until(before.step if before is not None else -1, Path(one.path))
     delivery = Delivery(pipeline, stream.asked.job, show, release.mode != "log")
     session = inputs[0].frame.sparkSession
     monitor = Monitor(folder, told)
@@ -292,7 +291,12 @@ def _run_stream(
 
 
 def _claim(pipeline: Pipeline, owner: Owner) -> None:
-    claim({Path(one.path): one.overwrite for one in pipeline.outputs if one.is_here}, owner)
+    claim({Path(one.path): one.overwrite for one in _here(pipeline)}, owner)
+
+
+def _here(pipeline: Pipeline) -> list[Output]:
+    """The folders of results that this process sees."""
+    return [one for one in pipeline.outputs if one.is_here]
 
 
 def _await(

@@ -70,37 +70,29 @@ def _refuse(value: Any, wanted: Any, place: str) -> None:
                 f"{place}: '{value}' is unknown",
                 hint=suggestion(value, literals) or f"one of {listed}",
             ) from None
+        told = [_in_words(one) for one in kinds if one is not type(None)]
         raise UsageError(
-            f"{place}: it is {' or '.join(map(_words, _told(kinds)))}, and not {_shown(value)}",
-            hint=f"{place.rpartition(', ')[2]} = {_example(_told(kinds)[0])}",
+            f"{place}: it is {' or '.join(words for words, _ in told)}, and not {_shown(value)}",
+            hint=f"{place.rpartition(', ')[2]} = {told[0][1]}",
         ) from None
 
 
-def _told(kinds: tuple[Any, ...]) -> list[Any]:
-    return [one for one in kinds if one is not type(None)]
+_WORDS: dict[Any, tuple[str, str]] = {
+    str: ("a text", '"…"'),
+    int: ("a whole number", "1"),
+    bool: ("true or false", "true"),
+    list: ("a list of texts", '["…", "…"]'),
+    dict: ("a table of texts, numbers, true or false", '{ "…" = "…" }'),
+}
 
 
-_WORDS = {str: ("a text", '"…"'), int: ("a whole number", "1"), bool: ("true or false", "true")}
-
-
-def _words(kind: Any) -> str:
-    if get_origin(kind) is Literal:
-        return " or ".join(f'"{one}"' for one in get_args(kind))
-    if get_origin(kind) is list:
-        return "a list of texts"
-    if get_origin(kind) is dict:
-        return "a table of texts, numbers, true or false"
-    return _WORDS[kind][0]
-
-
-def _example(kind: Any) -> str:
-    if get_origin(kind) is Literal:
-        return f'"{get_args(kind)[0]}"'
-    if get_origin(kind) is list:
-        return '["…", "…"]'
-    if get_origin(kind) is dict:
-        return '{ "…" = "…" }'
-    return _WORDS[kind][1]
+def _in_words(kind: Any) -> tuple[str, str]:
+    """A type, and a value of it."""
+    origin = get_origin(kind)
+    if origin is Literal:
+        known = [f'"{one}"' for one in get_args(kind)]
+        return " or ".join(known), known[0]
+    return _WORDS[origin or kind]
 
 
 def _shown(value: Any) -> str:
