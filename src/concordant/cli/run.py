@@ -147,7 +147,9 @@ def _progress(json: bool) -> Iterator[Told]:
 def _line(line: dict[str, Any]) -> str:
     if "tasks" in line:
         return f"stage {line['stage']}: {line['tasks_done']:,} of {line['tasks']:,} tasks done"
-    relations = sum(n for key, n in line.items() if key.startswith("relations of "))
+    from concordant.spark.step import RELATIONS
+
+    relations = sum(n for key, n in line.items() if key.startswith(RELATIONS))
     lag = f"lag {line['lag_us'] / 1e6:,.1f} s, " if "lag_us" in line else ""
     return (
         f"step {line['step']}: {line.get('events', 0):,} events in, {relations:,} relations out, "
